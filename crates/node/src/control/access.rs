@@ -509,15 +509,15 @@ impl Control {
     /// They are parsed only here. From now on each change of the record is also applied to what the cores
     /// have.
     pub(super) async fn announce_record(&self) {
-        let access = match self.keeper().ok().filter(|keeper| keeper.acts_by().0 > 0) {
-            Some(keeper) => Access::new(keeper.list(TARGETS), keeper.list(HOSTS)),
+        let keeper = self.keeper().ok().filter(|keeper| keeper.acts_by().0 > 0);
+        let access = match (self.rules_to_take_over(), keeper) {
+            // The cluster's record does not have them all yet.
+            (Some(left), _) => left,
+            (None, Some(keeper)) => KnownAccess { targets: keeper.list(TARGETS), hosts: keeper.list(HOSTS) },
             // The node cannot read the cluster's record, or has not read it yet.
-            None => {
-                let known: Option<KnownAccess> = self.record.borrow().get(KNOWN_ACCESS);
-                let known = known.unwrap_or_default();
-                Access::new(known.targets, known.hosts)
-            }
+            (None, None) => self.record.borrow().get(KNOWN_ACCESS).unwrap_or_default(),
         };
+        let access = Access::new(access.targets, access.hosts);
         announce(access, Concerned::every_target()).await;
     }
 

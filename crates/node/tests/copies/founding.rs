@@ -109,6 +109,41 @@ fn a_node_that_leaves_its_cluster_has_one_of_its_own_whenever_it_crashes() {
     }
 }
 
+/// The record of its own cluster takes no changes at first.
+#[test]
+fn a_node_that_has_left_acts_by_the_rules_that_it_kept_until_its_own_record_has_them() {
+    let name = Shape::thick().name;
+    let cluster = Cluster::new(1, 2, 1);
+    let RecordEngine::Memories(Memories { founded, .. }) = &cluster.configs[1].record else {
+        panic!("it can create a cluster")
+    };
+    let (founded, me) = (founded.clone(), cluster::NodeId::new(1).unwrap());
+    let store = founded.store(me);
+    cluster.control(1, move |control| async move {
+        control.create_volume(new_volume(POOL, Shape::thick())).await.unwrap();
+        map(&control, name, 0).await.unwrap();
+        // The record is not empty, so the node acts by it.
+        let other = cluster::Transaction::new(1).put("other", b"1".to_vec());
+        store.cas(other, Duration::from_secs(1)).await.unwrap();
+    });
+    // Until it has saved the rules.
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.record.begin(cluster::NodeId::new(2).unwrap(), Fault::Unreachable);
+    cluster.control(1, |control| async move { control.leave_cluster().await.unwrap() });
+    cluster.world.crash(cluster.servers[1]);
+    founded.begin(me, Fault::RequestsLost);
+    cluster.start(1);
+    let maps = || cluster.control(1, move |control| async move { control.volume(name).unwrap().maps });
+    let known = [(TARGET.to_owned(), 0, "any".to_owned())];
+    cluster.world.run_for(Duration::from_secs(10));
+    assert_eq!(maps(), known);
+    founded.end(me, Fault::RequestsLost);
+    let is_taken_over = || founded.value(&format!("target/{TARGET}")).is_some();
+    assert!(cluster.world.run_until(is_taken_over, Duration::from_secs(30)));
+    cluster.world.run_for(Duration::from_secs(1));
+    assert_eq!(maps(), known);
+}
+
 /// Only its addresses are new, in the life that has begun.
 #[test]
 fn a_node_listens_for_others_when_it_is_asked_to() {

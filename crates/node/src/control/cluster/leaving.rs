@@ -21,7 +21,7 @@ use super::super::change::{Changing, Work};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
-use super::failing::{KNOWN_ACCESS, KnownAccess};
+use super::failing::{KNOWN_ACCESS, KnownAccess, TRY_EVERY};
 use super::moving::MOVED_AT_ONCE;
 use super::{CLUSTER, Place, RECORD_FILE, cluster_path, keeps_files};
 use crate::copies::RECORD_DEADLINE;
@@ -136,10 +136,50 @@ impl Control {
     }
 
     /// Takes over the targets and host groups through which hosts used the node's sole volumes in the cluster
-    /// that it has left, if these are known. If that fails, the next start repeats it.
+    /// that it has left, if these are known. If that fails, the node acts by them, and tries again.
     pub(crate) async fn finish_leaving(self: &Rc<Control>) {
+        let Err(error) = self.take_rules_over().await else { return };
+        tracing::error!(%error, "the targets of the cluster that this node has left are not in the record of its own yet");
+        let control = Rc::clone(self);
+        rt::spawn(async move {
+            loop {
+                rt::sleep(TRY_EVERY).await;
+                match control.take_rules_over().await {
+                    Ok(()) => break,
+                    Err(error) => tracing::debug!(%error, "they still are not"),
+                }
+            }
+        })
+        .detach();
+    }
+
+    /// The rules of the cluster that the node has left, if the record of its own does not have them yet.
+    pub(in crate::control) fn rules_to_take_over(&self) -> Option<KnownAccess> {
         let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
-        let Some(LeftCluster { cluster, access, .. }) = left.filter(|left| !left.is_done) else { return };
+        left.filter(|left| !left.is_done).map(|left| left.access)
+    }
+
+    async fn take_rules_over(self: &Rc<Control>) -> Result<(), ControlError> {
+        if self.rules_to_take_over().is_none() {
+            return Ok(());
+        }
+        let control = Rc::clone(self);
+        self.change(Work::new(Doing::TakeAccessOver, &self.host.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            control.take_left_rules_over(&changing).await
+        })
+        .await?;
+        self.announce_record().await;
+        Ok(())
+    }
+
+    /// The caller holds the record.
+    async fn take_left_rules_over(&self, changing: &Changing) -> Result<(), ControlError> {
+        let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
+        // Another attempt may have been faster. What has been changed since counts.
+        let Some(LeftCluster { cluster, access, .. }) = left.filter(|left| !left.is_done) else {
+            return Ok(());
+        };
         let volumes = || self.open_pools().into_iter().flat_map(|pool| pool.volumes());
         let ids = |sole: bool| volumes().filter(move |info| info.is_sole() == sole).map(|info| info.id);
         let (local, copies): (BTreeSet<VolumeId>, BTreeSet<VolumeId>) =
@@ -150,18 +190,10 @@ impl Control {
         let access = access.only(is_kept);
         let rules = access.in_record();
         let done = set(LEFT.into(), &LeftCluster { cluster, access, is_done: true });
-        let control = Rc::clone(self);
-        let taken = self.change(Work::new(Doing::TakeAccessOver, &self.host.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
-            for some in rules.chunks(MOVED_AT_ONCE) {
-                control.commit_shared(&changing, some.to_vec(), Vec::new()).await?;
-            }
-            control.commit(&changing, vec![done]).await
-        });
-        match taken.await {
-            Ok(()) => self.announce_record().await,
-            Err(error) => tracing::error!(%error, "volumes have no targets until the next start"),
+        for some in rules.chunks(MOVED_AT_ONCE) {
+            self.commit_shared(changing, some.to_vec(), Vec::new()).await?;
         }
+        self.commit(changing, vec![done]).await
     }
 
     /// The keys of the rules that the node took over from this cluster when it left, and that nobody has
