@@ -379,8 +379,8 @@ impl Control {
         let (control, called) = (Rc::clone(self), name.clone());
         let renamed = self.change(Work::new(Doing::RenameCopy, &info.name), |changing| async move {
             changing.concerns(id);
-            let things = [Thing::Volume(id), Thing::VolumeName(name.clone()), Thing::VolumesOf(pool.clone())];
-            let _volume = changing.hold(things).await?;
+            let _name = changing.hold([Thing::VolumeName(name.clone())]).await?;
+            let _volume = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
             let pool = control.pool_named(&pool)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             Ok(pool.rename_volume(id, &name).await.map(drop)?)

@@ -1,7 +1,8 @@
 //! Turns: changes of different things run side by side, changes of the same thing one after the other.
 //!
-//! Turns are given in the order of the requests. Things have an order: pools and volumes first, then the
-//! record. No change waits for a thing while it holds a later one in this order, so there is no deadlock.
+//! Turns are given in the order of the requests. Things have an order: names first, then pools and volumes,
+//! then the record. No change waits for a thing while it holds, or is in the line for, a later one in this
+//! order, so there is no deadlock. (A pool that is imported is not open yet, so nobody else waits for it.)
 
 use std::cell::{Cell, RefCell};
 

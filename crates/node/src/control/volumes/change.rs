@@ -133,9 +133,8 @@ impl Control {
         let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
         self.change(Work::new(Doing::RenameVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
-            let things =
-                [Thing::Volume(before.id), Thing::VolumeName(new_name.to_string()), Thing::VolumesOf(pool)];
-            let _volume = changing.hold(things).await?;
+            let _name = changing.hold([Thing::VolumeName(new_name.to_string())]).await?;
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
             if control.volume_named(new_name.as_str()).is_ok() {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
             }
