@@ -220,10 +220,10 @@ impl Engine {
             told: VecDeque::new(),
         };
         // In a cluster of one no other node can lead, or tell what this node has forgotten.
-        let alone = engine.members().voters.len() == 1 && engine.is_voter();
-        if alone && !engine.has_forgotten() {
+        let decides_alone = engine.members().voters.len() == 1 && engine.is_voter();
+        if decides_alone && !engine.has_forgotten() {
             engine.raft.campaign().expect("a voter may stand for election");
-        } else if !alone && !engine.members().voters.is_empty() {
+        } else if !decides_alone && !engine.members().voters.is_empty() {
             engine.doubt = Some(Doubt { name: engine.rng.next(), answered: BTreeSet::new() });
             engine.settle_doubt();
         }
@@ -303,7 +303,8 @@ impl Engine {
     /// How many ticks may be handled at the same time, when the last of them is due: before that, none would
     /// do anything.
     ///
-    /// They are so many that an idle follower is woken by its leader's heartbeats, and not by its ticks.
+    /// They are so many that an idle follower is woken by its leader's heartbeats, and not by its ticks. A
+    /// leader without other members has nobody to send heartbeats to.
     pub(super) fn ticks_together(&self) -> u32 {
         let raft = &self.raft.raft;
         let waits = self.pending.calls() + self.reads.len() > 0
@@ -315,8 +316,11 @@ impl Engine {
         let left = match raft.state {
             _ if waits || raft.leader_id == 0 => 1,
             StateRole::Leader => {
-                let heartbeat = HEARTBEAT_TICKS.saturating_sub(raft.heartbeat_elapsed());
-                heartbeat.min(ELECTION_TICKS_MIN.saturating_sub(raft.election_elapsed))
+                let election = ELECTION_TICKS_MIN.saturating_sub(raft.election_elapsed);
+                match self.is_alone() {
+                    true => election,
+                    false => HEARTBEAT_TICKS.saturating_sub(raft.heartbeat_elapsed()).min(election),
+                }
             }
             StateRole::Follower => {
                 self.timeout.0.saturating_sub(raft.election_elapsed).min(2 * HEARTBEAT_TICKS)
@@ -583,6 +587,12 @@ impl Engine {
         self.members().voters.contains(&self.node())
     }
 
+    /// Whether there is no other member.
+    fn is_alone(&self) -> bool {
+        let members = self.members();
+        members.voters.len() == 1 && members.learners.is_empty() && self.is_voter()
+    }
+
     fn is_leader(&self) -> bool {
         self.raft.raft.state == StateRole::Leader
     }
@@ -720,6 +730,23 @@ mod tests {
         let identity = Identity { cluster: 7, generation: 1, node: node(number) };
         let saved = Saved { identity, members, ..Saved::founding(7, node(number)) };
         Engine::new(saved, Settings::new(number.into()))
+    }
+
+    /// What an engine costs whose node is alone is that it wakes: twice a second, not with each heartbeat.
+    #[test]
+    fn an_engine_that_is_alone_sleeps_through_heartbeats() {
+        let mut engine = Engine::new(Saved::founding(7, NodeId::new(1).unwrap()), Settings::new(1));
+        assert!(sent_by(&mut engine).is_empty() && engine.is_leader());
+        let (mut tick, mut wakes) = (0, 0);
+        while tick < 200 {
+            for _ in 0..engine.ticks_together() {
+                tick += 1;
+                engine.handle_tick(Instant::default() + TICK * tick);
+                assert!(sent_by(&mut engine).is_empty() && engine.is_leader(), "tick {tick}");
+            }
+            wakes += 1;
+        }
+        assert!(wakes < 200 / ELECTION_TICKS_MIN + 5, "{wakes}");
     }
 
     /// Makes everything durable; returns the messages.
