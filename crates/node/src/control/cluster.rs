@@ -122,8 +122,8 @@ pub(super) struct Admitted {
 /// The node could not create, join or return to a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {
-    /// The node is already in a cluster.
-    #[error("this node is already in a cluster: a node can be in only one")]
+    /// The node is already in that cluster, or in one that others can join.
+    #[error("this node is already in that cluster, or in one that other nodes can join")]
     Already,
     /// The node is in a cluster that has had other nodes, so it cannot take its volumes into another one.
     #[error(

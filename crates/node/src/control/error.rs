@@ -236,6 +236,9 @@ pub enum ControlError {
         "this node is an active member of its cluster: to remove it, run `ursa node remove {0}` on another node"
     )]
     TakesPart(u16),
+    /// The node is active in a cluster that has no other node.
+    #[error("this node is alone in its cluster: there is no other node that it could leave")]
+    OnlyNode,
     /// No other node can join the node's cluster, because the node listens at no address.
     #[error("no other node can join this one: `ursa node init` lets it listen for other nodes")]
     NoCluster,

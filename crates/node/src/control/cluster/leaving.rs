@@ -60,13 +60,16 @@ impl Control {
     /// copy of a volume.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`], [`ControlError::TakesPart`].
+    /// [`ControlError::NoCluster`], [`ControlError::TakesPart`], [`ControlError::OnlyNode`].
     pub async fn check_leaving(&self) -> Result<Leaving, ControlError> {
         self.place().ok_or(ControlError::NoCluster)?;
         if let Some(keeper) = self.keeper().ok().filter(|keeper| keeper.expelled().is_none())
             && keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok()
         {
-            return Err(ControlError::TakesPart(keeper.me().0));
+            return Err(match keeper.nodes().len() {
+                0 | 1 => ControlError::OnlyNode,
+                _ => ControlError::TakesPart(keeper.me().0),
+            });
         }
         let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());
         let (local, copies): (Vec<_>, Vec<_>) = volumes.partition(|info| info.is_sole());

@@ -59,7 +59,8 @@ impl Control {
     ///
     /// # Errors
     /// The node cannot leave its cluster for that one: [`EnterError::Already`], [`EnterError::NotAlone`],
-    /// [`EnterError::NotInPool`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`].
+    /// [`EnterError::NotInPool`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`],
+    /// [`ControlError::ClusterFailed`].
     pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Keeper>>, ControlError> {
         let place = self.place().ok_or(ControlError::NoCluster)?;
         if self.has_lost_files() && self.keeper().is_err() && place.cluster == cluster {
@@ -68,8 +69,10 @@ impl Control {
         // A node that does not take part in its cluster does not know what the record says now.
         // A clone of the other node was alone in the same cluster, under the same number.
         let is_another = place.cluster != cluster || place.is_private();
-        let keeper = self.keeper().ok().filter(|keeper| !keeper.is_stopping() && is_another);
-        let Some(keeper) = keeper else { return Err(EnterError::Already.into()) };
+        let keeper = self.keeper()?;
+        if keeper.is_stopping() || !is_another {
+            return Err(EnterError::Already.into());
+        }
         let is_alone = keeper.revision_of(NEXT_NODE).is_none() && keeper.nodes().len() < 2;
         if !is_alone || keeper.sole_here().len() < keeper.wanted_here().len() {
             return Err(EnterError::NotAlone.into());

@@ -10,8 +10,8 @@ use super::{Refusal, with_causes};
 pub(super) fn not_entered(error: &EnterError) -> Refusal {
     match error {
         EnterError::Already => {
-            Refusal::new(StatusCode::CONFLICT, "cluster_already", "this node is already in a cluster")
-                .hint("a node can be in only one cluster; `ursa node list` shows it")
+            Refusal::new(StatusCode::CONFLICT, "cluster_already", error.to_string())
+                .hint("`ursa node list` shows its cluster")
         }
         EnterError::NotAlone => Refusal::new(StatusCode::CONFLICT, "cluster_already", error.to_string())
             .hint(
@@ -62,7 +62,9 @@ pub(super) fn refused(error: &ClusterError) -> Refusal {
         }
         ClusterError::Record(_) => {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail)
-                .hint("a majority of the voters must be up: see `ursa node list`")
+                .hint(
+                    "a majority of the voters must be up, and able to write in their data directories: see `ursa node list` and `ursa status`",
+                )
         }
         ClusterError::Moving => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail),
         ClusterError::Conflict(_) => Refusal::new(StatusCode::CONFLICT, "changed_meanwhile", detail),

@@ -138,6 +138,7 @@ impl From<ControlError> for Refusal {
                 Refusal::new(CONFLICT, "takes_part", "this node is an active member of its cluster")
                     .hint(format!("to remove it, run `ursa node remove {node}` on another node"))
             }
+            E::OnlyNode => Refusal::new(CONFLICT, "takes_part", error.to_string()),
             E::RecordBehind => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_behind", error.to_string())
                     .hint("repeat the command")
