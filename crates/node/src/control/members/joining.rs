@@ -251,6 +251,7 @@ impl Control {
         let authority = self.authority(keeper)?;
         // This node's volumes may not be in the record yet.
         let here = self.sole_names();
+        merging::check_pools(&self.pool_ids(), &newcomer.has)?;
         merging::check(keeper, &here, &newcomer.has)?;
         let open = self.tokens.replace(left);
         let own = open.into_iter().find(|token| token.digest.is_of(&request.secret));

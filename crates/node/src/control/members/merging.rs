@@ -12,6 +12,9 @@
 //! for it that it has not needed: it could not log in any more. Nor may two targets of one volume get the
 //! same port number: reservations could not tell them apart.
 //!
+//! A pool that both nodes have open was cloned with a machine. The record has one mark for both, so each of them
+//! would look as if it had been set back whenever the other one was written (`docs/why/pool.md`).
+//!
 //! A node that was in the cluster before, and has its volumes still, joins only when its old number has been
 //! removed. As long as the record has the volumes there, it would have to stop serving them: the cluster does
 //! not know whether the old node is gone, or this one is a clone of it.
@@ -51,6 +54,9 @@ pub(super) struct Belongings {
     /// The identities of its volumes, if their names would take too much space.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unnamed: Vec<String>,
+    /// The names of its open pools, by identity.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pools: BTreeMap<String, String>,
     /// The floating addresses of the cluster that it would leave. Other nodes may not be able to hold them,
     /// and their portal groups may be taken: a node does not bring any.
     pub addresses: BTreeSet<IpAddr>,
@@ -138,6 +144,11 @@ pub enum Collision {
         /// The host group.
         host: String,
     },
+    /// The member and the joining node have one pool: a machine was cloned.
+    Pool {
+        /// Its name on the joining node.
+        name: String,
+    },
     /// The joining node has a floating address, in a cluster of its own.
     FloatingIp {
         /// The address.
@@ -183,6 +194,10 @@ impl fmt::Display for Collision {
                 f,
                 "target {target} and host group {host:?} have the same CHAP secret: change one (`ursa target set`, `ursa host set`)"
             ),
+            Collision::Pool { name } => write!(
+                f,
+                "pool {name:?}, of which the joining node has a clone: export it there (`ursa pool export {name}`), and create a pool on other disks"
+            ),
             Collision::FloatingIp { address } => write!(
                 f,
                 "floating IP {address} of the joining node: remove it there (`ursa floating-ip remove {address}`), and add it in the cluster when the node has joined"
@@ -200,8 +215,14 @@ impl Control {
             access: self.own_rules(cluster),
             volumes: self.sole_names(),
             unnamed: Vec::new(),
+            pools: self.pool_ids(),
             addresses: self.own_addresses(),
         }
+    }
+
+    /// The names of the open pools of this node, by identity.
+    pub(super) fn pool_ids(&self) -> BTreeMap<String, String> {
+        self.open_pools().into_iter().map(|pool| (pool.id().to_string(), pool.name())).collect()
     }
 
     /// The identities of the volumes that only this node has, by name.
@@ -267,6 +288,16 @@ pub(super) async fn add_to_record(
             Err(error) => return Err(ControlError::from(error).into()),
         }
     }
+}
+
+/// Checks that a joining node has none of the pools of this node.
+///
+/// # Errors
+/// [`JoinRefusal::Collides`].
+pub(super) fn check_pools(here: &BTreeMap<String, String>, has: &Belongings) -> Result<(), JoinRefusal> {
+    let cloned = has.pools.iter().filter(|(id, _)| here.contains_key(*id));
+    let collisions: Vec<Collision> = cloned.map(|(_, name)| Collision::Pool { name: name.clone() }).collect();
+    if collisions.is_empty() { Ok(()) } else { Err(JoinRefusal::collides(collisions)) }
 }
 
 /// The entries of the record that have to change for what a joining node has; host groups come first.
@@ -565,6 +596,21 @@ mod tests {
         }
         assert!(found(&[&open], &[&apart]).is_empty(), "no initiator is in both");
         assert!(found(&[&guarded], &[&apart]).is_empty());
+    }
+
+    /// Whatever it is called there.
+    #[test]
+    fn a_node_with_a_clone_of_a_pool_does_not_join() {
+        let pools = |all: &[(&str, &str)]| {
+            let pools = all.iter().map(|(id, name)| ((*id).to_owned(), (*name).to_owned()));
+            pools.collect::<BTreeMap<String, String>>()
+        };
+        let here = pools(&[("1", "default"), ("2", "fast")]);
+        let with = |all: &[(&str, &str)]| Belongings { pools: pools(all), ..Belongings::default() };
+        assert_eq!(check_pools(&here, &with(&[("3", "default")])), Ok(()));
+        let collision = Collision::Pool { name: "slow".into() };
+        let refusal = check_pools(&here, &with(&[("2", "slow"), ("4", "other")]));
+        assert_eq!(refusal, Err(JoinRefusal::collides(vec![collision])));
     }
 
     #[test]

@@ -379,6 +379,24 @@ fn clones_that_join_get_other_portal_groups() {
     }
 }
 
+/// The record would have one mark for both.
+#[test]
+fn a_node_with_a_clone_of_a_pool_joins_when_it_has_given_that_up() {
+    let (first, second) = (Rig::new(), Rig::new());
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    let clone = second.path("clone");
+    fs::copy(first.path("default.pool"), &clone).unwrap();
+    let import = json!({"paths": [clone], "force": true, "name": "cloned"});
+    second.post("/v1/pools/import", import).json(201);
+    let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
+    let join =
+        || second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]}));
+    let problem = join().refused(409, "join_collision");
+    assert!(problem["detail"].as_str().unwrap().contains("ursa pool export cloned"), "{problem}");
+    second.post("/v1/pools/cloned/export", json!({})).empty(204);
+    join().empty(204);
+}
+
 #[test]
 fn a_cluster_of_one_has_volumes_with_one_copy() {
     let rig = Rig::with(|_| {}, |config| config.unix_now = || unix_now() - 100);
