@@ -427,8 +427,12 @@ fn would_leave(leaving: &Leaving) -> Vec<String> {
         format!("the copy of volume {name} stays in its pool and is no longer served; `ursa volume delete` frees its space")
     });
     let first = "from its next start, this node is alone, in a cluster of its own: its certificates and its copy of the cluster's record stay in its data directory (cluster/CLUSTER-NODE), unused";
-    let last = "the other nodes are not notified: if this node has not been removed yet, run `ursa node remove` on one of them";
-    [first.to_owned()].into_iter().chain(local).chain(copies).chain([last.to_owned()]).collect()
+    let people =
+        "users, API tokens and settings of the cluster stay behind: the new cluster has none of them";
+    let others = "the other nodes are not notified: if this node has not been removed yet, run `ursa node remove` on one of them";
+    let others = (!leaving.was_alone).then(|| others.to_owned());
+    let kept = local.chain(copies);
+    [first.to_owned()].into_iter().chain(kept).chain([people.to_owned()]).chain(others).collect()
 }
 
 /// The steps of making this node a cluster of its own.
@@ -544,6 +548,15 @@ mod tests {
         let with_key = would_remove(3, &removal(None, true));
         assert!(with_key[1].starts_with("NO NODE CAN JOIN THE CLUSTER ANY MORE: "), "{with_key:?}");
         assert!(with_key[2].starts_with("it keeps the cluster CA key"), "{with_key:?}");
+    }
+
+    #[test]
+    fn a_node_that_leaves_is_told_about_others_only_if_there_may_be_some() {
+        let would =
+            |was_alone| would_leave(&Leaving { local: vec!["db".into()], copies: Vec::new(), was_alone });
+        assert_eq!((would(false).len(), would(true).len()), (4, 3));
+        assert!(would(true)[2].starts_with("users, API tokens"), "{:?}", would(true));
+        assert!(would(false)[3].starts_with("the other nodes are not notified"), "{:?}", would(false));
     }
 
     #[test]

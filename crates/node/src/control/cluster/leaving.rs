@@ -51,6 +51,8 @@ pub struct Leaving {
     pub local: Vec<String>,
     /// Volumes with a copy here. The copy stays in its pool and is not served.
     pub copies: Vec<String>,
+    /// No other node can have joined the cluster.
+    pub was_alone: bool,
 }
 
 impl Control {
@@ -62,7 +64,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoCluster`], [`ControlError::TakesPart`], [`ControlError::OnlyNode`].
     pub async fn check_leaving(&self) -> Result<Leaving, ControlError> {
-        self.place().ok_or(ControlError::NoCluster)?;
+        let place = self.place().ok_or(ControlError::NoCluster)?;
         if let Some(keeper) = self.keeper().ok().filter(|keeper| keeper.expelled().is_none())
             && keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok()
         {
@@ -74,7 +76,7 @@ impl Control {
         let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());
         let (local, copies): (Vec<_>, Vec<_>) = volumes.partition(|info| info.is_sole());
         let names = |volumes: Vec<store::VolumeInfo>| volumes.into_iter().map(|info| info.name).collect();
-        Ok(Leaving { local: names(local), copies: names(copies) })
+        Ok(Leaving { local: names(local), copies: names(copies), was_alone: place.is_private() })
     }
 
     /// Makes the node leave its cluster at its next start. The other nodes are neither asked nor informed.

@@ -191,7 +191,7 @@ impl Observed {
 const NO_NODES: &str = "cluster_unavailable";
 
 /// The nodes of the node's cluster, if it takes part in it.
-fn cluster(client: &Client) -> Result<Option<Vec<ClusterNode>>, ClientError> {
+pub(in crate::cli) fn cluster(client: &Client) -> Result<Option<Vec<ClusterNode>>, ClientError> {
     match client.cluster_nodes() {
         Ok(nodes) => Ok(Some(nodes)),
         Err(error) if error.problem().is_some_and(|problem| problem.code == NO_NODES) => Ok(None),

@@ -13,6 +13,7 @@ use api::{
 };
 
 use super::frame::{CopyRow, CoreRow, Frame, Sample, VolumeRow};
+use crate::cli::status;
 
 /// How long to wait for the first sample of nodes that were not asked recently: they take one per second.
 const FIRST_WITHIN: Duration = Duration::from_secs(4);
@@ -42,7 +43,7 @@ pub(super) struct Live {
     pub(super) node: Option<u16>,
     pub(super) samples: List<LiveSample>,
     pub(super) volumes: Arc<Vec<Volume>>,
-    /// Empty without a cluster.
+    /// Empty if the node takes no part in its cluster.
     pub(super) nodes: Vec<ClusterNode>,
     /// The number of the cluster's findings that need attention.
     pub(super) findings: u64,
@@ -58,7 +59,7 @@ impl Whose {
     /// # Errors See [`ClientError`]; also if the node does not exist.
     pub(super) fn read(&mut self, client: &Client) -> Result<Sample, ClientError> {
         let node = self.node.as_str();
-        let nodes = client.cluster_nodes()?;
+        let nodes = status::cluster(client)?.unwrap_or_default();
         let wanted = if node == "all" { nodes.len().max(1) } else { 1 };
         let until = Instant::now() + FIRST_WITHIN;
         let samples = loop {
