@@ -132,7 +132,7 @@ impl Shard {
         self.control.replace(Some(control));
     }
 
-    /// This core's part of the replicated volumes; `None` if the node is in no cluster.
+    /// This core's part of the replicated volumes; `None` if the node takes no part in its cluster.
     pub fn copies(&self) -> Option<Rc<Copies>> {
         self.copies.borrow().clone()
     }

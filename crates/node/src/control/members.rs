@@ -115,7 +115,7 @@ impl Control {
         Ok(keeper.nodes().into_iter().map(node).collect())
     }
 
-    /// The names of the cluster's nodes, by number; empty without a cluster.
+    /// The names of the cluster's nodes, by number; empty if the node takes no part in its cluster.
     pub fn node_names(&self) -> BTreeMap<u16, String> {
         let nodes = self.keeper().map(|keeper| keeper.nodes()).unwrap_or_default();
         nodes.into_iter().map(|(node, _)| (node.id, node.name)).collect()

@@ -175,7 +175,7 @@ impl Control {
         Ok(())
     }
 
-    /// The replication counters; empty without a cluster.
+    /// The replication counters; empty if the node takes no part in its cluster.
     ///
     /// # Errors
     /// [`ControlError::Core`].

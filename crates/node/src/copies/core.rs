@@ -150,14 +150,14 @@ impl Copies {
     /// The copies of the core that runs the caller.
     ///
     /// # Panics
-    /// If the node is in no cluster.
+    /// If the node takes no part in its cluster.
     pub fn current() -> Rc<Copies> {
         Shard::current().copies().expect("asked for by a copy, which a node has in a cluster only")
     }
 
     /// The copies of the core that runs the caller, for callers from outside.
     ///
-    /// `None`: the node has not started its cores yet, or is in no cluster.
+    /// `None`: the node has not started its cores yet, or takes no part in its cluster.
     pub fn try_current() -> Option<Rc<Copies>> {
         Shard::try_current()?.copies()
     }

@@ -24,7 +24,7 @@ pub enum Refused {
     /// It cannot read the request.
     #[error("its version does not know this request")]
     UnknownRequest,
-    /// It is in no cluster, or cannot take part in it now.
+    /// It cannot take part in its cluster now.
     #[error("it does not take part in its cluster now: see `ursa status` on it")]
     NotInCluster,
     /// It has not followed the cluster's record as far as the node that asks.

@@ -409,7 +409,7 @@ const RATIO: usize = 4;
 /// has some.
 const CHECKSUMS: usize = 6;
 
-/// The index of the column that shows a volume's nodes, which is absent without a cluster.
+/// The index of the column that shows a volume's nodes; absent if the node takes no part in its cluster.
 const ON: usize = 8;
 
 fn table(volumes: &[Volume]) -> String {

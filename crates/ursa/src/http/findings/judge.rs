@@ -16,7 +16,7 @@ use crate::http::volumes::health::{Unserved, unserved};
 /// What the queried node knows about the cluster.
 #[derive(Debug)]
 pub(super) struct Observed {
-    /// The nodes of the cluster; `None` without a cluster.
+    /// The nodes of the cluster; `None` if the node takes no part in its cluster.
     pub(super) nodes: Option<Vec<ClusterNode>>,
     /// Whether the cluster's record is in etcd.
     pub(super) in_etcd: bool,

@@ -60,7 +60,7 @@ pub(in crate::http) struct Report {
     pub(super) fault: OwnFault,
     #[serde(default)]
     pub(super) since: Option<Since>,
-    /// The node's number and name; absent without a cluster.
+    /// The node's number and name; absent if the node takes no part in its cluster.
     #[serde(default)]
     pub(super) node: Option<u16>,
     #[serde(default)]

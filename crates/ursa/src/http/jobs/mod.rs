@@ -267,7 +267,7 @@ async fn find_under_way(state: &State, id: &str) -> Result<Job, Refusal> {
 /// The jobs that this node knows.
 #[derive(Default)]
 struct Known {
-    /// This node's number; `None` without a cluster.
+    /// This node's number; `None` if it takes no part in its cluster.
     node: Option<u16>,
     /// Volumes of the cluster with jobs on their copies.
     volumes: Vec<CopiesStatus>,

@@ -17,7 +17,7 @@ pub(super) struct Wanted<'a> {
 
 /// What is known about the nodes.
 pub(super) struct Known {
-    /// The cluster's nodes; empty without a cluster.
+    /// The cluster's nodes; empty if the node takes no part in its cluster.
     pub(super) nodes: Vec<ClusterNode>,
     pub(super) pools: Vec<Pool>,
     pub(super) missing: Vec<Missing>,
