@@ -18,7 +18,7 @@ use rt::sim::DiskLatency;
 use store::VolumeKind;
 
 use super::forks::{A, B, GOES_ON, record_node};
-use super::{Cluster, LUN, SIZE, attended, block, log_in, read, write};
+use super::{CLUSTER, Cluster, LUN, SIZE, attended, block, log_in, read, write};
 use crate::rig::{DISK, POOL, Shape, TARGET, map, named, new_volume};
 use crate::seeds::each_seed;
 
