@@ -110,6 +110,9 @@ impl Control {
             if capacity < from {
                 return Err(ControlError::WouldShrink { volume: entry.name, from, to: capacity });
             }
+            if capacity == from {
+                return Ok(());
+            }
             if !entry.sole && has_empty_slices(&info.stripe, from) {
                 return Err(ControlError::TooSmallToGrow(entry.name));
             }

@@ -110,7 +110,7 @@ impl Control {
     pub async fn forget_pool(self: &Rc<Control>, name: &str, unmap: bool) -> Result<(), ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
         let awaited = self.is_awaited(&name);
-        self.change(Work::new(Doing::ForgetPool, &name), |changing| async move {
+        let forgotten = self.change(Work::new(Doing::ForgetPool, &name), |changing| async move {
             // The task that opens the pool may hold it forever. It finds out later that the pool is no longer
             // wanted.
             let _pool = match awaited {
@@ -118,8 +118,10 @@ impl Control {
                 false => Some(changing.hold([Thing::Pool(name.clone())]).await?),
             };
             control.forget(&changing, &name, unmap).await
-        })
-        .await
+        });
+        forgotten.await?;
+        self.record_pools_now().await;
+        Ok(())
     }
 
     async fn forget(&self, changing: &Rc<Changing>, name: &str, unmap: bool) -> Result<(), ControlError> {

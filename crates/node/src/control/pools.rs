@@ -212,7 +212,7 @@ impl Control {
         let ImportSpec { paths, name, force } = import;
         let name = name.map(|name| name.parse::<VolumeName>()).transpose()?;
         let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        self.change(Work::new(Doing::ImportPool, &disks), |changing| async move {
+        let imported = self.change(Work::new(Doing::ImportPool, &disks), |changing| async move {
             changing.waits_for(WaitsFor::Disks(paths.clone()));
             let options = OpenPool { force, ..control.opening_pool() };
             // Opening the pool writes to its disks, which may be those of an open pool, by other paths.
@@ -240,8 +240,10 @@ impl Control {
             let status = control.adopt_pool(&changing, paths, pool.clone()).await?;
             control.show_pool(&changing, &pool).await?;
             Ok(status)
-        })
-        .await
+        });
+        let status = imported.await?;
+        self.record_pools_now().await;
+        Ok(status)
     }
 
     /// Whether this pool is the one that the record means by `name`.
@@ -366,7 +368,7 @@ impl Control {
     /// [`ControlError::MappedInPool`], and errors of the store.
     pub async fn export_pool(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::ExportPool, &name), |changing| async move {
+        let exported = self.change(Work::new(Doing::ExportPool, &name), |changing| async move {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
             let pool = control.exportable(&name)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
@@ -391,8 +393,10 @@ impl Control {
             control.serve_elsewhere(&pool).await;
             control.stop_expecting(pool.volumes().iter().map(|volume| volume.id).collect()).await;
             Ok(())
-        })
-        .await
+        });
+        exported.await?;
+        self.record_pools_now().await;
+        Ok(())
     }
 
     /// Checks, without doing it, whether a pool could be exported; returns the names of its volumes.

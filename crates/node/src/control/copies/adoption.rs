@@ -18,6 +18,7 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use proto::scsi::LuState;
 use store::{ClusterId, CopyOf, CopyState, Pool, PoolId, StoreError, VolumeInfo};
@@ -41,6 +42,9 @@ use crate::volume::VolumeId;
 
 /// Copies are added in epoch 1 or later: no configuration means a copy of this one.
 const OF_NO_CONFIGURATION: u64 = 0;
+
+/// How long an import or export of a pool waits for the record.
+const RECORD_NOW_MAX: Duration = Duration::from_secs(2);
 
 /// How this node serves its data of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +110,15 @@ impl Control {
             }
             // Retries volumes that could not be opened when the record announced them.
             keeper.open_volumes_soon();
+        }
+    }
+
+    /// Brings the record up to date with a pool that has come or gone, so that the caller sees its volumes
+    /// listed, or no longer listed. What takes too long is left to [`Control::keep_recorded`].
+    pub(in crate::control) async fn record_pools_now(self: &Rc<Control>) {
+        let Ok(keeper) = self.keeper() else { return };
+        if keeper.knows_this_life() && keeper.expelled().is_none() {
+            let _late = rt::timeout(RECORD_NOW_MAX, self.record_what_is_here(&keeper, false)).await;
         }
     }
 
