@@ -15,6 +15,7 @@ fn an_address_is_declared_and_a_node_takes_it() {
     // These devices accept every request.
     let devices = Devices::new(|_| Box::pin(std::future::ready(Ok(()))));
     let rig = Rig::with(|_| {}, |config| config.devices = devices);
+    rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
     assert!(addresses(&rig).is_empty());
     for wrong in ["nonsense", "0.0.0.0/8", "127.0.0.1/8", "127.9.9.9/33", "127.9.9.9"] {
         let problem = rig.post("/v1/floating-ips", json!({"address": wrong})).refused(422, "field_invalid");

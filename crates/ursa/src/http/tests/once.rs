@@ -71,7 +71,7 @@ fn a_dry_run_describes_and_changes_nothing() {
     ];
     assert_eq!(would["would"], json!(said));
     assert_eq!(rig.names("/v1/volumes"), ["db"]);
-    rig.post("/v1/volumes/db/copies?dry_run=true", json!({"node": 2})).refused(409, "node_unavailable");
+    rig.post("/v1/volumes/db/copies?dry_run=true", json!({"node": 2})).refused(404, "node_not_found");
     rig.delete("/v1/volumes/db/copies/2?dry_run=true").refused(404, "copy_not_found");
     // A call without a dry run must not be executed when a dry run is requested.
     rig.post("/v1/hosts?dry_run=true", json!({"name": "a"})).refused(422, "dry_run_not_possible");
@@ -137,7 +137,7 @@ fn dry_runs_of_a_policy_an_export_and_deleting_a_user() {
     let rig = Rig::new();
     rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
     let prefer = json!({"policy": "prefer", "by": "eva"});
-    rig.put("/v1/volumes/db/split-brain-policy?dry_run=true", prefer.clone()).refused(409, "not_of_two");
+    rig.put("/v1/volumes/db/split-brain-policy?dry_run=true", prefer.clone()).json(200);
     rig.post("/v1/pools/default/export?dry_run=true", json!({})).refused(409, "volume_mapped");
     rig.delete("/v1/targets/iqn.2026-11.io.ursa:db?force=true").empty(204);
     let would = rig.post("/v1/pools/default/export?dry_run=true", json!({})).json(200);

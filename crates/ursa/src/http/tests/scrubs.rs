@@ -20,9 +20,9 @@ fn a_volume_is_scrubbed_and_shows_the_result() {
         assert_eq!(rig.get(&format!("{path}/scrub")).json(200)["state"], "done");
         let shown = rig.get(&path).json(200)["scrub"].clone();
         assert!(shown["last"].is_u64() && shown.get("overdue").is_none(), "{shown}");
-        let job = rig.get(&format!("/v1/jobs/scrub.{id}")).json(200);
+        let job = rig.get(&format!("/v1/jobs/scrub.{id}.1")).json(200);
         assert_eq!((&job["kind"], &job["state"]), (&json!("scrub"), &json!("ended")), "{job}");
-        rig.delete(&format!("/v1/jobs/scrub.{id}")).refused(409, "job_ended");
+        rig.delete(&format!("/v1/jobs/scrub.{id}.1")).refused(409, "job_ended");
     }
     let ram = json!({"name": "ram", "size": MIB, "kind": "ram", "map": false});
     assert!(rig.post("/v1/volumes", ram).json(201).get("scrub").is_none());

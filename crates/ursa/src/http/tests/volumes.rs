@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::forwarding::wait;
 use super::rig::{MIB, Rig};
 
 const TARGET: &str = "iqn.2026-11.io.ursa:db";
@@ -222,12 +223,8 @@ fn a_volume_is_converted_in_the_background() {
     assert!(same["would"][0].as_str().unwrap().starts_with("no change"), "{same}");
     rig.post(path, json!({"kind": "ram"})).refused(422, "field_invalid");
     rig.post(path, json!({"kind": "log"})).json(202);
-    let is_log = || rig.get("/v1/volumes/db").json(200)["kind"] == "log";
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !is_log() {
-        assert!(std::time::Instant::now() < end, "{}", rig.get("/v1/jobs").text);
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    wait("the conversion ends", || rig.get("/v1/jobs").json(200)["items"].as_array().unwrap().is_empty());
+    assert_eq!(rig.get("/v1/volumes/db").json(200)["kind"], "log");
     rig.patch("/v1/volumes/db", json!({"size": 5 * MIB})).json(200);
     // A thick volume has no reserve.
     rig.patch("/v1/volumes/db", json!({"reserve": MIB})).json(200);
