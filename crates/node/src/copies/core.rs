@@ -26,17 +26,11 @@ use super::budget::{Budget, Turns};
 use super::fetch::FetchMessage;
 use super::linked::Linked;
 use super::lock::LockMessage;
+use super::message::replication::{FETCH, LOCK};
 use super::pace::Pace;
 use super::{Address, Keeper, SliceCopy, Traffic};
 use crate::parts::{A_QUICK_TURN, A_TURN};
 use crate::shard::Shard;
-
-/// The kind of frames between slices that carry the protocol's own messages.
-pub(super) const SLICE: u8 = 1;
-/// The kind of frames about ranges that commands lock.
-pub(super) const LOCK: u8 = 7;
-/// The kind of frames about blocks that a copy cannot read.
-pub(super) const FETCH: u8 = 8;
 
 /// How often a core lets its resyncs continue that wait for their rate.
 const SYNC_EVERY: Duration = Duration::from_millis(5);

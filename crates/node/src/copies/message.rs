@@ -1,4 +1,5 @@
-//! Messages between nodes over their control links (`docs/formats/replication-link.md`).
+//! Messages between nodes over their control links, and the kinds of frames on all links
+//! (`docs/formats/replication-link.md`).
 
 use std::collections::BTreeSet;
 
@@ -30,6 +31,40 @@ pub const RECORD_STATE: u8 = 9;
 ///
 /// Also sent on replication links.
 pub const UNKNOWN: u8 = 255;
+
+/// Frame kinds of replication links, whose channel is a slice.
+pub mod replication {
+    /// The protocol's own messages.
+    pub const SLICE: u8 = 1;
+    /// Messages about ranges that commands lock.
+    pub const LOCK: u8 = 7;
+    /// Messages about blocks that a copy cannot read.
+    pub const FETCH: u8 = 8;
+}
+
+const _: () = assert!(
+    are_distinct(&[HEARTBEAT, RECORD, ASK, ANSWER, LEAVING, SYNCS, FORKS, RECORD_STATE, UNKNOWN]),
+    "a kind of frame of a control link has only one meaning"
+);
+const _: () = assert!(
+    are_distinct(&[replication::SLICE, replication::LOCK, replication::FETCH, UNKNOWN]),
+    "a kind of frame of a replication link has only one meaning"
+);
+
+const fn are_distinct(kinds: &[u8]) -> bool {
+    let mut at = 0;
+    while at < kinds.len() {
+        let mut other = at + 1;
+        while other < kinds.len() {
+            if kinds[at] == kinds[other] {
+                return false;
+            }
+            other += 1;
+        }
+        at += 1;
+    }
+    true
+}
 
 /// Answers a frame of a kind that this version does not know.
 ///

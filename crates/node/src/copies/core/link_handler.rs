@@ -6,8 +6,10 @@ use std::rc::Rc;
 use link::{Frame, Handler, Link, LinkName, Role};
 use replica::{Incarnation, NodeId};
 
-use super::super::{Address, message};
-use super::{Copies, FETCH, LOCK, SLICE, on_core, on_every_core};
+use super::super::Address;
+use super::super::message::replication::{FETCH, LOCK, SLICE};
+use super::super::message::{UNKNOWN, answer_unknown, unknown_in};
+use super::{Copies, on_core, on_every_core};
 use crate::volume::core_of;
 
 /// Handles the links to other nodes on a core.
@@ -66,15 +68,15 @@ impl Handler for LinkHandler {
                 match frame.kind {
                     SLICE | LOCK | FETCH => {}
                     // The other node did not execute the frame; whatever waits for its effect sends it again.
-                    message::UNKNOWN => {
-                        let kind = message::unknown_in(&frame);
+                    UNKNOWN => {
+                        let kind = unknown_in(&frame);
                         return tracing::warn!(
                             kind,
                             "{}: its version does not know a frame that this node sent",
                             link.name()
                         );
                     }
-                    _ => return message::answer_unknown(link, &frame),
+                    _ => return answer_unknown(link, &frame),
                 }
                 let Some(address) = Address::of_channel(frame.channel) else {
                     return link.close("it sent a frame for a slice that cannot exist");

@@ -21,7 +21,8 @@ use store::{ReadFailure, SliceError};
 
 pub use self::message::FetchMessage;
 use super::SliceCopy;
-use super::core::{Copies, FETCH};
+use super::core::Copies;
+use super::message::replication::FETCH;
 use super::slice::LOOK_AGAIN;
 
 /// How long one copy may take to answer while a host waits.

@@ -11,8 +11,9 @@ use replica::{Blocks, Incarnation, NodeId, Slot, Standing};
 use rt::Task;
 use store::SliceError;
 
-use super::super::core::{Copies, LOCK};
+use super::super::core::Copies;
 use super::super::lock::{Here, LockMessage, Locks, Look, Work};
+use super::super::message::replication::LOCK;
 use super::SliceCopy;
 use crate::volume::{Exclusive, Order};
 

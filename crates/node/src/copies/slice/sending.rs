@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use replica::{Envelope, Message, Slot, wire};
 
-use super::super::core::{Copies, SLICE};
+use super::super::core::Copies;
+use super::super::message::replication::SLICE;
 use super::SliceCopy;
 
 impl SliceCopy {
