@@ -47,11 +47,11 @@ pub use self::entry::{
 pub use replica::NodeId;
 
 pub use self::keeper::{
-    ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Frozen, Keeper, Lasting,
+    ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Frozen, Keeper,
     RECORD_DEADLINE, json,
 };
 pub use self::linked::Linked;
-pub use self::progress::{Awaited, CopySync, KeptOut, SyncWait};
+pub use self::progress::{Awaited, CopySync, KeptOut, Lasting, SyncWait};
 pub use self::refused::Refused;
 pub use self::slice::{CachePolicy, Opening, SliceCopy};
 pub use self::split_brain::{

@@ -20,7 +20,6 @@ pub use self::waiting::{Awaited, KeptOut, SyncWait, Who};
 use super::Address;
 use super::budget::Restraint;
 use super::cause::Cause;
-use super::keeper::Lasting;
 
 /// The time over which a rate is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
@@ -344,6 +343,15 @@ impl Heard {
     pub fn fresh(&self, now: Instant) -> &[Report] {
         if now.since(self.at) <= REPORT_AGE_MAX { &self.reports } else { &[] }
     }
+}
+
+/// How long a condition has lasted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lasting {
+    /// How long this node has seen it.
+    pub age: Duration,
+    /// It lasted already when this node began to look, so it may be older.
+    pub at_least: bool,
 }
 
 /// The progress of a copy that is not in sync, as it is shown.

@@ -1,22 +1,13 @@
 //! How long a node has been silent, or a copy out of sync, as far as this node has seen in its life.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use base::Instant;
 use replica::NodeId;
 
 use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
+use super::super::progress::Lasting;
 use super::Keeper;
-
-/// How long a condition has lasted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lasting {
-    /// How long this node has seen it.
-    pub age: Duration,
-    /// It lasted already when this node began to look, so it may be older.
-    pub at_least: bool,
-}
 
 /// Since when copies are not in sync, by the volume's number and the slot.
 ///
@@ -83,6 +74,8 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::super::cause::Cause;
     use super::super::super::entry::ShapeEntry;
     use super::*;

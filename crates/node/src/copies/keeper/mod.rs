@@ -62,7 +62,6 @@ pub use self::fork::{ForkShown, ForkState};
 use self::fork::{Forks, Word};
 use self::freezing::Asked;
 pub use self::freezing::Frozen;
-pub use self::lasting::Lasting;
 use self::lasting::Outside;
 use self::listing::Searched;
 pub use self::membership::Expelled;
