@@ -21,7 +21,6 @@ use crate::access::{Access, Concerned};
 use crate::config::Config;
 use crate::control::Control;
 use crate::copies::Copies;
-use crate::floating::FloatingPortal;
 use crate::port_numbers::NodeNumber;
 use crate::session::Session;
 use crate::unit::{Unit, Waiting};
@@ -34,6 +33,22 @@ pub struct NodePortals {
     pub addresses: Vec<SocketAddr>,
     /// Their portal group.
     pub group: u16,
+}
+
+/// A portal of a floating address that is on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FloatingPortal {
+    /// Where initiators connect.
+    pub(crate) portal: SocketAddr,
+    /// Its portal group.
+    pub(crate) group: u16,
+}
+
+impl FloatingPortal {
+    /// Its TargetAddress (RFC 7143 13.8).
+    pub(crate) fn target_address(&self) -> String {
+        format!("{},{}", self.portal, self.group)
+    }
 }
 
 /// One core's state.

@@ -175,22 +175,6 @@ pub(crate) fn holder_key(address: IpAddr) -> String {
     format!("{HOLDERS}{address}")
 }
 
-/// A portal of a floating address that is on this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FloatingPortal {
-    /// Where initiators connect.
-    pub(crate) portal: SocketAddr,
-    /// Its portal group.
-    pub(crate) group: u16,
-}
-
-impl FloatingPortal {
-    /// Its TargetAddress (RFC 7143 13.8).
-    pub(crate) fn target_address(&self) -> String {
-        format!("{},{}", self.portal, self.group)
-    }
-}
-
 /// The portals of an address on a node that listens at `own`, one for each port; and those of them that need
 /// a listener of their own, or may need one ([`may_have`]).
 pub(crate) fn portals_of(address: IpAddr, own: &[SocketAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {

@@ -37,10 +37,9 @@ pub use self::join::{NoSeat, Seat};
 pub use self::view::View;
 use crate::access::{Barred, Claim, HostName, Target};
 use crate::control::{SessionStatus, Traffic};
-use crate::floating::FloatingPortal;
 use crate::port_numbers::NodeNumber;
 use crate::portal;
-use crate::shard::Shard;
+use crate::shard::{FloatingPortal, Shard};
 use crate::unit::Unit;
 
 /// What every session may hold of write data, and again of responses: one command of the largest size.

@@ -12,14 +12,14 @@ use rt::Listener;
 
 use super::super::decision::{Device, Holder, Seen};
 use super::super::{
-    AddressEntry, AddressOn, AddressWork, FloatingPortal, HolderEntry, PREDECESSOR_LENGTH, RETURNED_LENGTH,
-    may_have, portals_of,
+    AddressEntry, AddressOn, AddressWork, HolderEntry, PREDECESSOR_LENGTH, RETURNED_LENGTH, may_have,
+    portals_of,
 };
 use super::{Held, Holding, TURN};
 use crate::events::code::FLOATING_IP_FAILED;
 use crate::events::{Event, tell};
 use crate::portal;
-use crate::shard::{Shard, on_all_cores};
+use crate::shard::{FloatingPortal, Shard, on_all_cores};
 
 /// How long the machine may take to set or remove an address. It normally takes milliseconds. If it hangs,
 /// the address still expires with its lifetime.
