@@ -37,6 +37,7 @@ mod portal_group;
 mod previous_run;
 mod read_errors;
 mod record_place;
+mod refused;
 mod relocation;
 mod reopening;
 mod scrubbing;
