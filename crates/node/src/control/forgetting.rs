@@ -136,7 +136,7 @@ impl Control {
         {
             let _record = changing.hold([Thing::Record]).await?;
             let record: Option<PoolRecord> = self.record.borrow().get(&key(name));
-            let id = record.and_then(|record| PoolId::parse(&record.id?));
+            let id = record.and_then(|record| PoolId::parse(&record.id));
             let kept = |id| [self.read_errors.without(id), self.scrubs.without(id)].concat();
             let kept = id.map(kept).unwrap_or_default();
             let others = kept.into_iter().chain([delete(key(name))]).collect();

@@ -112,8 +112,7 @@ pub(super) struct PoolRecord {
     pub(super) name: String,
     pub(super) paths: Vec<PathBuf>,
     /// Its identity, which tells it from another pool of the same name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) id: Option<String>,
+    pub(super) id: String,
     /// A disk that is being added or removed, and is not in `paths`. Whether it belongs to the pool, only the
     /// pool knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -249,9 +248,8 @@ impl Control {
     /// Whether this pool is the one that the record means by `name`.
     fn is_recorded_as(&self, pool: &FoundPool, name: &str, known: &KnownPool) -> bool {
         let record: Option<PoolRecord> = self.record.borrow().get(&key(name));
-        match record.and_then(|record| record.id) {
-            Some(id) => id == pool.id.to_string(),
-            // An older version wrote this entry, without the identity.
+        match record {
+            Some(record) => record.id == pool.id.to_string(),
             None => known.paths.iter().collect::<BTreeSet<_>>() == pool.paths.iter().collect(),
         }
     }
@@ -546,7 +544,7 @@ impl Control {
     fn check_identity(&self, id: PoolId, name: &str) -> Result<(), ControlError> {
         let open = self.pool_with(id).map(|pool| pool.name());
         let recorded: Vec<PoolRecord> = self.record.borrow().list(POOLS);
-        let is_it = |known: &PoolRecord| known.id.as_deref().and_then(PoolId::parse) == Some(id);
+        let is_it = |known: &PoolRecord| PoolId::parse(&known.id) == Some(id);
         let others = recorded.into_iter().filter(is_it).map(|known| known.name).filter(|known| known != name);
         match open.into_iter().chain(others).next() {
             Some(known) => Err(ControlError::PoolHereAlready(known)),
@@ -579,7 +577,7 @@ impl Control {
 impl PoolRecord {
     /// The record's entry for an open pool.
     pub(super) fn of(pool: &Pool) -> PoolRecord {
-        let (name, paths, id) = (pool.name(), pool.paths(), Some(pool.id().to_string()));
+        let (name, paths, id) = (pool.name(), pool.paths(), pool.id().to_string());
         PoolRecord { name, paths, id, uncertain: None }
     }
 }

@@ -36,8 +36,7 @@ pub fn node_key(id: NodeId) -> String {
 
 /// The key that exists while a node is in maintenance.
 ///
-/// Its value is when that began, in seconds since 1970; `true` if a version wrote it that did not note the
-/// time.
+/// Its value is when that began, in seconds since 1970.
 pub fn maintenance_key(id: NodeId) -> String {
     format!("{MAINTENANCE}{:05}", id.0)
 }

@@ -524,7 +524,7 @@ impl Keeper {
 
     /// Since when the node is in maintenance, in seconds since 1970.
     ///
-    /// `None`: it is not, or the version that began the maintenance did not note the time.
+    /// `None`: it is not, or a later version wrote another value.
     pub fn maintenance_since(&self, node: NodeId) -> Option<u64> {
         self.get::<serde_json::Value>(&maintenance_key(node))?.0.as_u64()
     }
