@@ -6,9 +6,8 @@ use utoipa::ToSchema;
 /// I/O to a volume through one node, since the node began to serve it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeCounters {
-    /// Number of the node that counted; absent if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
+    /// Number of the node that counted.
+    pub node: u16,
     /// Reads.
     pub read: FlowCounters,
     /// Writes.

@@ -35,7 +35,7 @@ pub struct Event {
     /// Recommended action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// Number of the node that it concerns; absent: it concerns none, or there is no cluster.
+    /// Number of the node that it concerns; absent: it concerns none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
     /// Revision of the cluster's record that it reports, which is the same on all nodes; absent: it is an
@@ -46,17 +46,15 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<DiskRange>>,
     /// Numbers of the nodes that report it, first one first. Events of the whole cluster list several if
-    /// several nodes were queried. Absent if the node took no part in its cluster.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// several nodes were queried.
     pub seen_by: Vec<u16>,
 }
 
 /// Bytes that a disk could not read, and the blocks of a volume that they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskRange {
-    /// Number of the node that has the disk; absent if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
+    /// Number of the node that has the disk.
+    pub node: u16,
     /// Pool of the disk.
     pub pool: String,
     /// Path of the disk.

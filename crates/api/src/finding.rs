@@ -24,8 +24,7 @@ pub struct Finding {
     pub action: Option<String>,
     /// The command that does it, or shows more.
     pub command: String,
-    /// Numbers of the nodes that report it about themselves; absent: the queried node concludes it, or there
-    /// is no cluster.
+    /// Numbers of the nodes that report it about themselves; absent: the queried node concludes it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen_by: Vec<u16>,
 }
@@ -42,8 +41,7 @@ pub struct Subject {
     /// ID of the volume: it stays the same when the volume is renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Number of the node, or of the node that has the subject; absent if the node takes no part in its
-    /// cluster, and for what is the cluster's.
+    /// Number of the node, or of the node that has the subject; absent for what is the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
 }

@@ -37,12 +37,10 @@ pub struct History {
 /// One value of a node or pool over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HistorySeries {
-    /// Node number; absent if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
-    /// Node name; absent if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_name: Option<String>,
+    /// Node number.
+    pub node: u16,
+    /// Node name.
+    pub node_name: String,
     /// Name of the series.
     #[schema(example = "write_operations")]
     pub series: String,
@@ -61,12 +59,10 @@ pub struct HistorySeries {
 pub struct Forecast {
     /// The pool's name.
     pub pool: String,
-    /// Number of the node that has the pool; absent if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
-    /// Name of that node; absent if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_name: Option<String>,
+    /// Number of the node that has the pool.
+    pub node: u16,
+    /// Name of that node.
+    pub node_name: String,
     /// Seconds of the last seven days for which data exists.
     pub known_s: u64,
     /// Average growth in bytes per day; 0: the pool is not filling up. Absent: not enough data for a

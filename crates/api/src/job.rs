@@ -21,10 +21,8 @@ pub struct Job {
     pub subject: String,
     /// State of the job.
     pub state: JobState,
-    /// Number of the node that has the copy, or that runs the verify, scrub, conversion or change; absent
-    /// if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
+    /// Number of the node that has the copy, or that runs the verify, scrub, conversion or change.
+    pub node: u16,
     /// Number of the node that a copy moves from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_node: Option<u16>,

@@ -10,9 +10,8 @@ pub struct LiveSample {
     pub at: u64,
     /// Length of the interval, in seconds.
     pub seconds: f64,
-    /// Node number; absent if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
+    /// Node number.
+    pub node: u16,
     /// Reads of all volumes.
     pub read: LiveFlow,
     /// Writes of all volumes.

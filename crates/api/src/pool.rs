@@ -41,12 +41,10 @@ pub struct Pool {
     /// Last scrubs of its volumes; absent while the pool is not open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<PoolScrub>,
-    /// Number of the node that has the pool; absent if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
+    /// Number of the node that has the pool.
+    pub node: u16,
     /// Name of that node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_name: Option<String>,
+    pub node_name: String,
 }
 
 fn is_zero(bytes: &u64) -> bool {

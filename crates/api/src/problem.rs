@@ -34,9 +34,8 @@ pub struct Problem {
 /// A node, and the pool on it, considered for a copy of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Candidate {
-    /// Node number; absent if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
+    /// Node number.
+    pub node: u16,
     /// Node name.
     pub node_name: String,
     /// Pool name.

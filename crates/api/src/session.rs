@@ -28,10 +28,8 @@ pub struct Session {
     pub bytes_received: u64,
     /// Bytes sent to the initiator so far, including headers.
     pub bytes_sent: u64,
-    /// Number of the node that has the session; absent if the node takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
+    /// Number of the node that has the session.
+    pub node: u16,
     /// Name of that node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_name: Option<String>,
+    pub node_name: String,
 }

@@ -114,8 +114,8 @@ impl fmt::Display for WaitsFor {
 pub struct ChangeStatus {
     /// Its number, unique across all lives of the node.
     pub number: u64,
-    /// The number of the node in its cluster, if it is in one.
-    pub node: Option<u16>,
+    /// The number of the node in its cluster.
+    pub node: u16,
     /// What it does.
     pub work: Work,
     /// How long it has been under way.

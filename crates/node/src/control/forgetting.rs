@@ -242,7 +242,7 @@ impl Control {
         // `None` if the cluster's record does not list it.
         let has_other_copy = |id: &VolumeId| {
             let entry = keeper.as_ref()?.volume(*id)?.entry;
-            Some(entry.copies.iter().any(|copy| Some(copy.node) != self.number()))
+            Some(entry.copies.iter().any(|copy| copy.node != self.number()))
         };
         let mut lost: BTreeSet<VolumeId> = mapped.into_iter().filter(may_be_lost).collect();
         lost.retain(|id| has_other_copy(id) != Some(true));

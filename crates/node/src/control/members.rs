@@ -23,6 +23,7 @@ use super::{Control, ControlError};
 use crate::copies::{
     Keeper, Lasting, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, json, link_roles_key, node_key,
 };
+use crate::shard::Shard;
 
 /// A larger limit has no effect; the caller probably used a wrong unit.
 const SYNC_LIMIT_MAX: u64 = 1 << 40;
@@ -121,17 +122,14 @@ impl Control {
         nodes.into_iter().map(|(node, _)| (node.id, node.name)).collect()
     }
 
-    /// This node's number in its cluster, if it is in one.
-    pub fn number(&self) -> Option<u16> {
-        self.keeper().ok().map(|keeper| keeper.me().0)
+    /// This node's number in its cluster, even if it does not take part in it now.
+    pub fn number(&self) -> u16 {
+        Shard::current().number().get().into()
     }
 
-    /// This node's number and name in its cluster, if it is in one.
-    pub fn number_and_name(&self) -> (Option<u16>, Option<String>) {
-        match self.keeper() {
-            Ok(keeper) => (Some(keeper.me().0), Some(self.host.name.clone())),
-            Err(_) => (None, None),
-        }
+    /// This node's number and name.
+    pub fn number_and_name(&self) -> (u16, String) {
+        (self.number(), self.host.name.clone())
     }
 
     /// Limits the total rate at which all nodes resync copies, in bytes per second; `None` leaves each node

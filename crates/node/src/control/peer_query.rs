@@ -32,7 +32,7 @@ impl Control {
     /// Returns each node's answer, or why there is none.
     ///
     /// # Errors
-    /// The node is not in a cluster; a node is not in this one.
+    /// This node does not take part in its cluster; a node is not in it.
     pub async fn ask_to_show(
         self: &Rc<Control>,
         questions: BTreeMap<u16, String>,

@@ -5,9 +5,8 @@ use serde::{Deserialize, Serialize};
 /// Bytes that a disk could not read, and the volume's blocks that they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskRange {
-    /// The number of the node that has the disk; `None` if it takes no part in its cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u16>,
+    /// The number of the node that has the disk.
+    pub node: u16,
     /// The name of the disk's pool.
     pub pool: String,
     /// The disk's path.

@@ -677,7 +677,7 @@ mod tests {
         assert!(again.missed.is_empty());
         // What a disk could not read is kept until then.
         let range = DiskRange {
-            node: Some(2),
+            node: 2,
             pool: "main".into(),
             disk: "/dev/sdb".into(),
             offset: 4096,

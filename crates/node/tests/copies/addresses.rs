@@ -45,7 +45,7 @@ impl Machines {
         let asked = Asked::default();
         let told = Arc::clone(&asked);
         let devices = Devices::new(move |work| {
-            let node = Control::current().number().expect("it is in a cluster");
+            let node = Control::current().number();
             let lasts = match work {
                 AddressWork::PutOn { lasts, .. } => Some(lasts),
                 AddressWork::TakeOff(_) => None,

@@ -206,7 +206,7 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
             let [lost] = &told[..] else { panic!("{told:?}") };
             assert_eq!((lost.cause, lost.node), (Some("block_unrepaired"), Some(1)));
             let range = lost.range.clone().unwrap();
-            assert_eq!((range.node, &*range.pool, &*range.disk), (Some(1), POOL, DISK));
+            assert_eq!((range.node, &*range.pool, &*range.disk), (1, POOL, DISK));
             assert_eq!(
                 (range.offset, range.len, range.lba, range.blocks),
                 (offset, u64::from(SIZE.bytes()), 3, 1)

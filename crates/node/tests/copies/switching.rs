@@ -36,7 +36,7 @@ impl Cluster {
 
     /// The second node's number in the cluster in which it takes part now.
     fn takes_part_as(&self) -> Option<u16> {
-        self.control(1, |control| async move { control.number() })
+        self.control(1, |control| async move { control.keeper().ok().map(|keeper| keeper.me().0) })
     }
 }
 

@@ -229,10 +229,12 @@ fn what(event: &Event) -> String {
         return text.to_string();
     };
     let DiskRange { node, pool, disk, offset, len, lba, blocks } = range;
-    let of_node = node.map_or(String::new(), |node| format!(" on node {node}"));
     let (pool, disk) = (pool.escape_debug(), disk.escape_debug());
     let lbas = if *blocks == 1 { format!("LBA {lba}") } else { format!("LBA {lba} to {}", lba + blocks - 1) };
-    format!("{text} (disk {disk} of pool {pool}{of_node}, bytes {offset} to {}, {lbas})", offset + len - 1)
+    format!(
+        "{text} (disk {disk} of pool {pool} on node {node}, bytes {offset} to {}, {lbas})",
+        offset + len - 1
+    )
 }
 
 fn line(event: &Event) -> String {
@@ -283,7 +285,7 @@ mod tests {
     #[test]
     fn the_unreadable_range_is_shown_for_the_copy_that_leaves_because_of_it() {
         let range = DiskRange {
-            node: Some(3),
+            node: 3,
             pool: "main".into(),
             disk: "/dev/sdb".into(),
             offset: 1_048_576,

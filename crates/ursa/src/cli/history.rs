@@ -59,7 +59,7 @@ fn summary(kept: &Kept) -> String {
         let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
         let shown = |value: Option<f64>| shown(value, series.unit);
         table.row([
-            series.node.map_or("-".into(), |node| node.to_string()),
+            series.node.to_string(),
             series.series.clone(),
             series.pool.clone().unwrap_or_else(|| "-".into()),
             shown(known.last().copied()),
@@ -85,11 +85,10 @@ fn steps(kept: &Kept) -> String {
     table.text(NOTHING)
 }
 
-/// The title of a series' column; the node's number is absent if only one node is shown.
+/// The title of a series' column.
 fn name(series: &HistorySeries) -> String {
-    let node = series.node.map(|node| format!("{node}:")).unwrap_or_default();
     let pool = series.pool.as_ref().map(|pool| format!(" of {pool}")).unwrap_or_default();
-    format!("{node}{}{pool}", series.series)
+    format!("{}:{}{pool}", series.node, series.series)
 }
 
 fn shown(value: Option<f64>, unit: HistoryUnit) -> String {
@@ -109,8 +108,8 @@ mod tests {
 
     fn kept() -> Kept {
         let series = |node, series: &str, pool: Option<&str>, unit, points: &[Option<f64>]| HistorySeries {
-            node: Some(node),
-            node_name: Some(format!("san{node}")),
+            node,
+            node_name: format!("san{node}"),
             series: series.into(),
             pool: pool.map(str::to_owned),
             unit,

@@ -345,7 +345,7 @@ fn of_nodes(pools: &[Pool]) -> String {
     let mut table = Table::new(&["NODE", "NAME", "STATE", "SIZE", "USED", "FREE", "VOLUMES", "DISKS"]);
     for pool in pools {
         table.row([
-            pool.node_name.clone().unwrap_or_default(),
+            pool.node_name.clone(),
             pool.name.clone(),
             state_of(pool),
             size(pool.total),
@@ -430,8 +430,7 @@ fn one(pool: &Pool) -> String {
 fn soon_full(client: &Client, node: Option<&str>) -> String {
     let forecasts = client.forecasts(node).map(|list| list.items).unwrap_or_default();
     let line = |forecast: &Forecast| {
-        let on = forecast.node_name.as_ref().filter(|_| node.is_some());
-        let on = on.map(|name| format!(" on {name}")).unwrap_or_default();
+        let on = node.map(|_| format!(" on {}", forecast.node_name)).unwrap_or_default();
         format!("\nPool {}{on} is filling up. {}\n", forecast.pool, forecast.text)
     };
     forecasts.iter().filter(|forecast| forecast.soon).map(line).collect()
@@ -449,11 +448,7 @@ fn forecasts(forecasts: &[Forecast]) -> String {
     let mut table = Table::new(&["NODE", "NAME", "FORECAST"]);
     for forecast in forecasts {
         let warning = if forecast.soon { "FULL SOON. " } else { "" };
-        table.row([
-            forecast.node_name.clone().unwrap_or_else(|| "-".into()),
-            forecast.pool.clone(),
-            format!("{warning}{}", forecast.text),
-        ]);
+        table.row([forecast.node_name.clone(), forecast.pool.clone(), format!("{warning}{}", forecast.text)]);
     }
     table.text("No data on pools yet: try again in a few seconds.")
 }

@@ -71,7 +71,7 @@ fn table(sessions: &[Session]) -> String {
     ]);
     for session in sessions {
         table.row([
-            session.node_name.clone().unwrap_or_else(|| "-".into()),
+            session.node_name.clone(),
             session.tsih.to_string(),
             session.initiator.clone(),
             list(&session.addresses, "-"),

@@ -141,7 +141,7 @@ impl Said {
         let (theirs, _) = answers.each(read);
         let mut here: BTreeMap<u16, Vec<AddressHere>> =
             theirs.into_iter().map(|theirs| (theirs.node, theirs.has)).collect();
-        here.extend(control.number().map(|me| (me, control.addresses_here())));
+        here.insert(control.number(), control.addresses_here());
         Said { here, names: control.node_names() }
     }
 

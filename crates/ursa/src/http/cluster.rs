@@ -381,7 +381,7 @@ pub(super) async fn force_new(
     if dry_run {
         let check = |control: Rc<Control>| async move {
             let given_up = control.check_new_cluster().await?;
-            Ok((given_up, control.token_maker() == control.number()))
+            Ok((given_up, control.token_maker() == Some(control.number())))
         };
         let (given_up, has_authority) = state.call(check).await?;
         return Ok(dry_run::would(would_force_new(&given_up, has_authority), Vec::new()));

@@ -119,8 +119,8 @@ mod tests {
 
     fn series(series: &str, node: u16, points: impl Fn(u64) -> u64) -> HistorySeries {
         HistorySeries {
-            node: Some(node),
-            node_name: Some(format!("san{node}")),
+            node,
+            node_name: format!("san{node}"),
             series: series.into(),
             pool: Some("fast".into()),
             unit: HistoryUnit::Bytes,
@@ -139,8 +139,8 @@ mod tests {
             series(USED, 3, |hour| hour * GIB),
         ];
         let [first, second]: [Forecast; 2] = forecasts(&all, 3600).try_into().unwrap();
-        let whose = (first.pool.as_str(), first.node, first.node_name.as_deref());
-        assert_eq!(whose, ("fast", Some(1), Some("san1")));
+        let whose = (first.pool.as_str(), first.node, first.node_name.as_str());
+        assert_eq!(whose, ("fast", 1, "san1"));
         assert_eq!((first.known_s, first.soon), ((HOURS - 1) * 3600, true));
         let about = |is: Option<u64>, wanted: u64| is.unwrap().abs_diff(wanted) <= wanted / 50;
         assert!(about(first.growth_per_day, 24 * GIB), "{first:?}");
@@ -148,7 +148,7 @@ mod tests {
         for time in [first.full_in_s, first.soonest_s, first.latest_s] {
             assert!(about(time, 104 * 3600), "{first:?}");
         }
-        assert_eq!((second.node, second.growth_per_day, second.full_in_s), (Some(2), Some(0), None));
+        assert_eq!((second.node, second.growth_per_day, second.full_in_s), (2, Some(0), None));
         assert!(!second.soon && second.text.contains("nothing was added"), "{second:?}");
     }
 }

@@ -180,19 +180,19 @@ async fn of_node(
     let rows = history.rows(question.window).await?;
     let pools: BTreeMap<u128, String> = pools(control).map(|(name, pool)| (pool.id, name)).collect();
     let (node, node_name) = control.number_and_name();
-    let of_node = |series: HistorySeries| HistorySeries { node, node_name: node_name.clone(), ..series };
-    Ok(series(&rows, &question.series, &pools).into_iter().map(of_node).collect())
+    Ok(series((node, &node_name), &rows, &question.series, &pools))
 }
 
-/// The series in these rows. Pools that no longer exist have no name, and are left out.
+/// The series in these rows of a node. Pools that no longer exist have no name, and are left out.
 fn series(
+    (node, node_name): (u16, &str),
     rows: &[Option<Row>],
     wanted: &BTreeSet<String>,
     pools: &BTreeMap<u128, String>,
 ) -> Vec<HistorySeries> {
     let one = |name: &str, unit, pool: Option<&String>, point: &dyn Fn(&Row) -> Option<f64>| HistorySeries {
-        node: None,
-        node_name: None,
+        node,
+        node_name: node_name.to_owned(),
         series: name.to_owned(),
         pool: pool.cloned(),
         unit,
@@ -352,13 +352,14 @@ mod tests {
         let row = between(&moment(now, &[]), &moment(now + Duration::from_secs(10), &[10, 10, 10]));
         let rows = [None, Some(row)];
         let pools = [(7, "fast".to_owned()), (8, "new".to_owned())].into_iter().collect();
-        let all = series(&rows, &names(None).ok().unwrap(), &pools);
+        let san1 = (1, "san1");
+        let all = series(san1, &rows, &names(None).ok().unwrap(), &pools);
         assert_eq!(all.len(), OF_NODE.len() + OF_POOL.len());
         let wanted = names(Some("write_operations,pool_used_bytes")).ok().unwrap();
-        let some = series(&rows, &wanted, &pools);
+        let some = series(san1, &rows, &wanted, &pools);
         assert_eq!((some.len(), &some[0].points), (2, &vec![None, Some(0.3)]));
         assert_eq!((some[1].pool.as_deref(), &some[1].points), (Some("fast"), &vec![None, Some(30.0)]));
-        assert!(series(&rows, &wanted, &BTreeMap::new()).iter().all(|series| series.pool.is_none()));
+        assert!(series(san1, &rows, &wanted, &BTreeMap::new()).iter().all(|series| series.pool.is_none()));
         for strange in ["", "cpu,", "CPU"] {
             assert_eq!(names(Some(strange)).err().unwrap().code(), "query_invalid", "{strange}");
         }

@@ -39,7 +39,6 @@ pub(super) async fn list(
 pub(super) async fn all(control: &Control) -> Result<Vec<Link>, ControlError> {
     let links = control.links().await?;
     let (node, node_name) = control.number_and_name();
-    let (node, node_name) = (node.unwrap_or_default(), node_name.unwrap_or_default());
     Ok(links.into_iter().map(|link| shown(node, &node_name, link)).collect())
 }
 

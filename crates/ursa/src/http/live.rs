@@ -189,7 +189,7 @@ struct Counters {
     at: Instant,
     volumes: VolumeStats,
     cores: Vec<CoreStats>,
-    node: Option<u16>,
+    node: u16,
 }
 
 /// Takes samples while there are readers, for as long as the node runs.
@@ -283,7 +283,7 @@ mod tests {
         let volumes = [(VolumeId::parse(&"1".repeat(32)).unwrap(), stats)].into_iter().collect();
         let cpu = Duration::from_millis(500 * operations.len() as u64);
         let cores = vec![CoreStats { cpu, ..CoreStats::default() }];
-        Counters { at, volumes, cores, node: Some(1) }
+        Counters { at, volumes, cores, node: 1 }
     }
 
     #[test]

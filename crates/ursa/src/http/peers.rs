@@ -104,10 +104,10 @@ impl Asked {
         let here = control.number();
         match self {
             Asked::This => (true, Vec::new()),
-            Asked::One(node) if here == Some(node) => (true, Vec::new()),
+            Asked::One(node) if here == node => (true, Vec::new()),
             Asked::One(node) => (false, vec![node]),
             Asked::All => {
-                let others = control.node_names().into_keys().filter(|node| here != Some(*node));
+                let others = control.node_names().into_keys().filter(|node| here != *node);
                 (true, others.collect())
             }
         }

@@ -55,7 +55,7 @@ pub(super) async fn list(
 /// The pools of this node.
 pub(super) fn all(control: &Control) -> Vec<Pool> {
     let (node, node_name) = control.number_and_name();
-    let of_node = |pool| Pool { node, node_name: node_name.clone(), ..shown(pool) };
+    let of_node = |pool| shown(pool, node, node_name.clone());
     control.pools().into_iter().map(of_node).collect()
 }
 
@@ -418,7 +418,7 @@ fn made(pool: Pool) -> Response {
     (StatusCode::CREATED, axum::Json(pool)).into_response()
 }
 
-/// Runs `act` on this node's control, and returns the pool after that, with its node if the call named one.
+/// Runs `act` on this node's control, and returns the pool after that.
 async fn with<F>(
     state: &State,
     node: Option<u16>,
@@ -431,9 +431,8 @@ where
         control.check_is_here(node)?;
         Ok((act(Rc::clone(&control)).await?, control.number_and_name()))
     };
-    let (pool, (number, name)) = state.call(act).await?;
-    let (node, node_name) = if node.is_some() { (number, name) } else { (None, None) };
-    Ok(Pool { node, node_name, ..shown(pool) })
+    let (pool, (node, node_name)) = state.call(act).await?;
+    Ok(shown(pool, node, node_name))
 }
 
 fn remaining(remains: Remains) -> PoolRemains {
@@ -482,9 +481,9 @@ fn absolute(path: String, field: &'static str) -> Result<PathBuf, Refusal> {
     }
 }
 
-fn shown(pool: PoolStatus) -> Pool {
+fn shown(pool: PoolStatus, node: u16, node_name: String) -> Pool {
     match pool.state {
-        Ok(open) => open_pool(pool.name, open),
+        Ok(open) => open_pool(pool.name, open, node, node_name),
         Err(reason) => Pool {
             name: pool.name,
             id: None,
@@ -511,13 +510,13 @@ fn shown(pool: PoolStatus) -> Pool {
             promised: 0,
             overcommit: None,
             scrub: None,
-            node: None,
-            node_name: None,
+            node,
+            node_name,
         },
     }
 }
 
-fn open_pool(name: String, open: Open) -> Pool {
+fn open_pool(name: String, open: Open, node: u16, node_name: String) -> Pool {
     // The result is out of range if the clock was set back; that must not panic.
     let since = |age| SystemTime::now().checked_sub(age)?.duration_since(UNIX_EPOCH).ok();
     let failed = open.failed.iter().map(|disk| {
@@ -574,8 +573,8 @@ fn open_pool(name: String, open: Open) -> Pool {
             unrepaired_blocks: open.scrubs.unrepaired,
             unfinished: open.scrubs.unfinished,
         }),
-        node: None,
-        node_name: None,
+        node,
+        node_name,
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn list(
 /// The sessions with this node.
 pub(super) async fn all(control: &Control) -> Result<Vec<Session>, ControlError> {
     let (node, node_name) = control.number_and_name();
-    let of_node = |session| Session { node, node_name: node_name.clone(), ..shown(session) };
+    let of_node = |session| shown(session, node, node_name.clone());
     Ok(control.sessions().await?.into_iter().map(of_node).collect())
 }
 
@@ -96,7 +96,7 @@ fn would_end(session: &SessionStatus, commands: usize) -> Vec<String> {
     ]
 }
 
-fn shown(session: SessionStatus) -> Session {
+fn shown(session: SessionStatus, node: u16, node_name: String) -> Session {
     Session {
         tsih: session.tsih,
         initiator: session.initiator,
@@ -109,8 +109,8 @@ fn shown(session: SessionStatus) -> Session {
         commands: session.traffic.commands,
         bytes_received: session.traffic.bytes_received,
         bytes_sent: session.traffic.bytes_sent,
-        node: None,
-        node_name: None,
+        node,
+        node_name,
     }
 }
 

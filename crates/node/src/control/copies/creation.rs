@@ -19,7 +19,6 @@ use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
     ShapeEntry, StandingEntry, VolumeEntry, json, volume_key, volume_name_key,
 };
-use crate::port_numbers::NodeNumber;
 use crate::volume::VolumeId;
 
 /// The key of the number that the next volume with copies gets.
@@ -61,10 +60,7 @@ pub struct Ranking {
 impl Control {
     /// Where a new volume's copies go. Without `asked`, it gets one on this node.
     pub fn placement(&self, asked: Option<&Placement>) -> Placement {
-        let here = || {
-            let number = self.place().map_or(NodeNumber::FIRST.get().into(), |place| place.node);
-            Placement::Nodes(vec![number])
-        };
+        let here = || Placement::Nodes(vec![self.number()]);
         match asked {
             None => return here(),
             Some(Placement::Default) => {}

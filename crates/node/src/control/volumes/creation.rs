@@ -35,7 +35,7 @@ impl Control {
             self.place_for_new(map)?;
         }
         let ranking = self.check_placement(name, &self.placement(new.copies.as_ref())).await?;
-        if ranking.named && ranking.nodes.iter().any(|node| Some(*node) == self.number()) {
+        if ranking.named && ranking.nodes.contains(&self.number()) {
             match &new.pool {
                 Some(pool) => self.pool_named(pool)?,
                 None => self.only_pool()?,

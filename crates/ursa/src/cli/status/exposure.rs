@@ -13,10 +13,9 @@ const NAMED_MAX: usize = 3;
 
 /// A line for each node and each outcome of its loss, by node; the outcome with the most volumes comes first.
 pub(super) fn lines(observed: &Observed) -> Vec<String> {
-    let nodes = observed.nodes.as_deref().unwrap_or_default();
-    let cluster = Cluster { nodes, record: observed.node.record.as_ref() };
+    let cluster = Cluster { nodes: &observed.nodes, record: observed.node.record.as_ref() };
     let mut lines = Vec::new();
-    for node in nodes.iter().filter(|node| node.up) {
+    for node in observed.nodes.iter().filter(|node| node.up) {
         // Volumes by outcome, in the order in which the outcomes were found.
         let mut outcomes: Vec<(&'static str, Vec<&str>)> = Vec::new();
         for volume in &observed.volumes {
@@ -32,13 +31,14 @@ pub(super) fn lines(observed: &Observed) -> Vec<String> {
             lines.push(format!("if node {} is lost: {}: {outcome}", node.id, named(&volumes)));
         }
     }
-    // Volumes without a cluster; those whose data would be lost come first.
-    let mut alone: BTreeMap<bool, Vec<&str>> = BTreeMap::new();
+    // Volumes that the record does not list, or of a node that takes no part in its cluster. Those whose data
+    // would be lost come first.
+    let mut unlisted: BTreeMap<bool, Vec<&str>> = BTreeMap::new();
     for volume in observed.volumes.iter().filter(|volume| volume.copies.is_empty()) {
         let outlives_node = volume.kind != VolumeKind::Ram;
-        alone.entry(outlives_node).or_default().push(&volume.name);
+        unlisted.entry(outlives_node).or_default().push(&volume.name);
     }
-    for (outlives_node, volumes) in alone {
+    for (outlives_node, volumes) in unlisted {
         let outcome = match outlives_node {
             true => "unavailable until the node returns (no other copy)",
             false => "DATA LOST (in memory, no other copy)",

@@ -32,8 +32,8 @@ pub struct Status {
 #[derive(Debug)]
 struct Observed {
     node: Node,
-    /// The nodes of its cluster; `None` without one.
-    nodes: Option<Vec<ClusterNode>>,
+    /// The nodes of its cluster; empty if it takes no part in it.
+    nodes: Vec<ClusterNode>,
     /// The findings, the worst first.
     findings: Vec<Finding>,
     /// The pools of all nodes; the same holds for volumes and sessions.
@@ -53,9 +53,8 @@ struct Report<'a> {
     health: &'static str,
     findings: &'a [Finding],
     node: &'a Node,
-    /// The nodes of its cluster; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cluster: Option<&'a [ClusterNode]>,
+    /// The nodes of its cluster; empty if it takes no part in it.
+    cluster: &'a [ClusterNode],
     /// Volumes with copies that are not in sync.
     degraded: Vec<&'a str>,
     /// The progress of their resyncs.
@@ -164,7 +163,7 @@ impl Observed {
             health: health(self.worst()),
             findings: &self.findings,
             node: &self.node,
-            cluster: self.nodes.as_deref(),
+            cluster: &self.nodes,
             degraded: self.volumes.iter().filter(is_degraded).map(|volume| volume.name.as_str()).collect(),
             syncs: self.syncs().collect(),
             losses: exposure::lines(self),
@@ -190,11 +189,10 @@ impl Observed {
 /// findings.
 const NO_NODES: &str = "cluster_unavailable";
 
-/// The nodes of the node's cluster, if it takes part in it.
-pub(in crate::cli) fn cluster(client: &Client) -> Result<Option<Vec<ClusterNode>>, ClientError> {
+/// The nodes of the node's cluster; empty if it takes no part in it.
+pub(in crate::cli) fn cluster(client: &Client) -> Result<Vec<ClusterNode>, ClientError> {
     match client.cluster_nodes() {
-        Ok(nodes) => Ok(Some(nodes)),
-        Err(error) if error.problem().is_some_and(|problem| problem.code == NO_NODES) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) if error.problem().is_some_and(|problem| problem.code == NO_NODES) => Ok(Vec::new()),
+        nodes => nodes,
     }
 }

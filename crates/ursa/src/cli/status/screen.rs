@@ -62,7 +62,7 @@ pub(super) fn text(observed: &Observed, report: &Report<'_>) -> String {
         report.findings.iter().filter(|finding| finding.severity == Severity::Info).collect();
     fields([
         ("Node", what),
-        ("Cluster", report.cluster.map_or("none".into(), cluster)),
+        ("Cluster", cluster(report.cluster)),
         ("State", state(observed)),
         ("Resync", scan(observed, &report.syncs)),
         ("Tolerance", shortened(report.losses.clone(), "no volumes")),
@@ -92,6 +92,9 @@ fn shortened(mut lines: Vec<String>, none: &str) -> String {
 }
 
 fn cluster(nodes: &[ClusterNode]) -> String {
+    if nodes.is_empty() {
+        return "this node takes no part in it".into();
+    }
     let up = nodes.iter().filter(|node| node.up).count();
     let (copies, in_sync) =
         nodes.iter().fold((0, 0), |(copies, in_sync), node| (copies + node.copies, in_sync + node.in_sync));
@@ -118,12 +121,12 @@ fn state(observed: &Observed) -> String {
 /// The progress of copies that are not in sync: the total, then each copy.
 fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
     if syncs.is_empty() {
-        let copies = observed.volumes.iter().map(|volume| volume.copies.len()).sum::<usize>();
+        let several = observed.volumes.iter().any(|volume| volume.copies.len() > 1);
         let outside = observed.volumes.iter().flat_map(|volume| &volume.copies);
         let outside = outside.filter(|copy| copy.state != api::CopyState::InSync).count();
-        return match (copies, outside) {
-            (0, _) => "none needed: no volume has copies on several nodes".into(),
-            (_, 0) => "none needed: all copies are in sync".into(),
+        return match (several, outside) {
+            (false, 0) => "none needed: no volume has copies on several nodes".into(),
+            (true, 0) => "none needed: all copies are in sync".into(),
             (_, outside) => format!("{outside} copies are out of sync, progress unknown"),
         };
     }
@@ -167,20 +170,14 @@ fn action(findings: &[Finding]) -> String {
     shortened(lines, "none needed")
 }
 
-/// A line for each node with its pools, and for each whose pools are missing; without a cluster, a line per
-/// pool.
+/// A line for each node with its pools, and for each whose pools are missing.
 fn pools(report: &Report<'_>) -> Vec<String> {
     let mut lines: BTreeMap<u16, String> = BTreeMap::new();
-    let mut here = Vec::new();
     for one in report.pools {
-        let Some(node) = one.node else {
-            here.push(pool(one));
-            continue;
-        };
-        match lines.entry(node) {
+        match lines.entry(one.node) {
             Entry::Occupied(mut line) => *line.get_mut() += &format!("; {}", pool(one)),
             Entry::Vacant(place) => {
-                let name = node_words(node, one.node_name.as_deref().unwrap_or("-"));
+                let name = node_words(one.node, &one.node_name);
                 place.insert(format!("{name}: {}", pool(one)));
             }
         }
@@ -189,22 +186,16 @@ fn pools(report: &Report<'_>) -> Vec<String> {
         let name = node_words(one.node, &one.node_name);
         lines.entry(one.node).or_insert_with(|| format!("{name}: MISSING: {}", one.reason));
     }
-    here.extend(lines.into_values());
-    here
+    lines.into_values().collect()
 }
 
 fn pool(pool: &Pool) -> String {
     match pool.state {
         PoolState::Online => format!("{}: {} free of {}", pool.name, size(pool.free), size(pool.total)),
-        _ => format!("{}: see `ursa pool show {}{}`", pool.name, pool.name, at_node(pool)),
+        _ => format!("{}: see `ursa pool show {} --node {}`", pool.name, pool.name, pool.node),
     }
 }
 
 fn node_words(id: u16, name: &str) -> String {
     format!("node {id} ({name})")
-}
-
-/// The option that names the pool's node in a command.
-fn at_node(pool: &Pool) -> String {
-    pool.node.map(|node| format!(" --node {node}")).unwrap_or_default()
 }

@@ -35,12 +35,12 @@ fn pool(state: PoolState) -> Pool {
         used: 0,
         logs: None,
         scrub: None,
-        node: None,
-        node_name: None,
+        node: 1,
+        node_name: "server1".into(),
     }
 }
 
-/// A node without a cluster, and a volume.
+/// The only node of its cluster, and a volume.
 fn alone() -> Observed {
     Observed {
         node: Node {
@@ -54,10 +54,10 @@ fn alone() -> Observed {
             record_place: RecordPlace::Nodes,
             read_confirm: api::ReadConfirm::default(),
         },
-        nodes: None,
+        nodes: vec![samples::node(1)],
         findings: Vec::new(),
         pools: vec![pool(PoolState::Online)],
-        volumes: vec![volume("db", Vec::new())],
+        volumes: vec![volume("db", vec![copy(1, CopyState::InSync, None)])],
         targets: Vec::new(),
         sessions: 1,
         missing: Vec::new(),
@@ -89,11 +89,11 @@ fn resyncing() -> Finding {
 fn cluster() -> Observed {
     let both = || vec![copy(1, CopyState::InSync, None), copy(2, CopyState::InSync, None)];
     Observed {
-        nodes: Some(vec![
+        nodes: vec![
             cluster_node(1),
             cluster_node(2),
             ClusterNode { witness: true, copies: 0, in_sync: 0, ..cluster_node(3) },
-        ]),
+        ],
         volumes: vec![volume("db", both()), volume("mail", both())],
         ..alone()
     }
@@ -117,13 +117,13 @@ fn a_node_alone_is_healthy() {
         "healthy",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster    none
+Cluster    1 of 1 node up, 0 of 0 copies in sync
 State      healthy
 Resync     none needed: no volume has copies on several nodes
-Tolerance  if this node is lost: db: unavailable until the node returns (no other copy)
+Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy in sync)
 Action     none needed
 Advice     none
-Pools      default: 80G free of 100G
+Pools      node 1 (server1): default: 80G free of 100G
 Objects    1 volume, 0 targets, 1 session
 Changes    none in progress
 ",
@@ -131,8 +131,9 @@ Changes    none in progress
 }
 
 #[test]
-fn data_in_the_memory_of_one_node_is_lost_with_it() {
-    let mut observed = alone();
+fn data_in_the_memory_of_a_node_without_its_record_is_lost_with_it() {
+    let of_pool = vec![volume("db", Vec::new())];
+    let mut observed = Observed { nodes: Vec::new(), volumes: of_pool, ..alone() };
     let in_memory = |name: &str| Volume { kind: VolumeKind::Ram, ..volume(name, Vec::new()) };
     observed.volumes.push(in_memory("scratch"));
     let report = observed.report();
@@ -160,7 +161,7 @@ Tolerance  if node 1 is lost: db, mail: still available, after a pause of about 
            if node 2 is lost: db, mail: still available, after a pause of about a second
 Action     none needed
 Advice     none
-Pools      default: 80G free of 100G
+Pools      node 1 (server1): default: 80G free of 100G
 Objects    2 volumes, 0 targets, 1 session
 Changes    none in progress
 ",
@@ -172,7 +173,7 @@ fn a_resyncing_copy_degrades_the_volume() {
     let mut observed = cluster();
     let limited = CopySync { limited_by: Some(SyncRestraint::ClusterLimit), ..sync() };
     observed.volumes[0].copies[1] = copy(2, CopyState::OutOfSync, Some(limited));
-    observed.nodes.as_mut().unwrap()[1].in_sync = 1;
+    observed.nodes[1].in_sync = 1;
     observed.findings = vec![resyncing()];
     shows(
         &observed,
@@ -190,7 +191,7 @@ Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy 
            if node 2 is lost: mail: still available, after a pause of about a second
 Action     No action needed; details: ursa volume show db
 Advice     none
-Pools      default: 80G free of 100G
+Pools      node 1 (server1): default: 80G free of 100G
 Objects    2 volumes, 0 targets, 1 session
 Changes    none in progress
 ",
@@ -203,8 +204,7 @@ fn a_node_that_is_down_degrades() {
     for volume in &mut observed.volumes {
         volume.copies[1] = copy(2, CopyState::OutOfSync, None);
     }
-    let nodes = observed.nodes.as_mut().unwrap();
-    (nodes[1].up, nodes[1].in_sync) = (false, 0);
+    (observed.nodes[1].up, observed.nodes[1].in_sync) = (false, 0);
     let cause = "Node 2 (server2) is down: heartbeat timeout.";
     let action = Some("Check that the server runs, and start Ursa there (server2)");
     let down = finding(Severity::Warning, cause, action, "systemctl start ursa");
@@ -221,7 +221,7 @@ Resync     2 copies are out of sync, progress unknown
 Tolerance  if node 1 is lost: db, mail: unavailable until the node returns (only copy in sync)
 Action     Check that the server runs, and start Ursa there (server2): systemctl start ursa
 Advice     none
-Pools      default: 80G free of 100G
+Pools      node 1 (server1): default: 80G free of 100G
 Objects    2 volumes, 0 targets, 1 session
 Changes    none in progress
 ",
@@ -231,8 +231,8 @@ Changes    none in progress
 #[test]
 fn a_split_volume_is_a_loss_and_comes_first() {
     let mut observed = cluster();
-    observed.nodes.as_mut().unwrap().truncate(2);
-    observed.nodes.as_mut().unwrap()[1].votes = false;
+    observed.nodes.truncate(2);
+    observed.nodes[1].votes = false;
     observed.volumes[1].fork = Some(VolumeFork { node: 2, since: 9, split: true });
     let waits = Some("node 2 to be reachable again (heartbeat timeout)".to_owned());
     let waiting = CopySync { bytes_per_second: 0, seconds_left: None, waits_for: waits, ..sync() };
@@ -267,7 +267,7 @@ Action     Back up what you need, then choose which side to keep: ursa volume re
            No action needed; details: ursa volume show db
            Add a third node; a small machine as a witness is enough: ursa node token
 Advice     Two nodes without a witness have no majority.
-Pools      default: 80G free of 100G
+Pools      node 1 (server1): default: 80G free of 100G
 Objects    2 volumes, 0 targets, 1 session
 Changes    none in progress
 ",
@@ -281,16 +281,18 @@ fn a_change_that_takes_long_is_shown_with_what_it_waits_for() {
     observed.node.changes = vec![Change { what: "deleting volume \"x\"".into(), age: 400, waits_for }];
     observed.pools = vec![pool(PoolState::DiskFailed)];
     let text = screen::text(&observed, &observed.report());
-    assert!(text.contains("Pools      default: see `ursa pool show default`\n"), "{text}");
+    assert!(
+        text.contains("Pools      node 1 (server1): default: see `ursa pool show default --node 1`\n"),
+        "{text}"
+    );
     assert!(
         text.ends_with("Changes    deleting volume \"x\" for 6m40s, waiting for a response from /dev/sdb\n"),
         "{text}"
     );
 }
 
-/// The pool of a node of a cluster.
 fn of_node(node: u16, state: PoolState) -> Pool {
-    Pool { node: Some(node), node_name: Some(format!("server{node}")), ..pool(state) }
+    Pool { node, node_name: format!("server{node}"), ..pool(state) }
 }
 
 #[test]

@@ -374,7 +374,7 @@ fn paths(before: &Sample, after: &Sample, rates: &Rates) -> Vec<PathRow> {
             initiator: now.initiator.clone(),
             from: now.addresses.join(" "),
             target: now.target.clone().unwrap_or_else(|| "(discovery)".into()),
-            node: now.node.filter(|_| of_several),
+            node: of_several.then_some(now.node),
             core: now.core,
             age: now.age,
             commands: of(|session| session.commands),

@@ -59,7 +59,7 @@ impl Whose {
     /// # Errors See [`ClientError`]; also if the node does not exist.
     pub(super) fn read(&mut self, client: &Client) -> Result<Sample, ClientError> {
         let node = self.node.as_str();
-        let nodes = status::cluster(client)?.unwrap_or_default();
+        let nodes = status::cluster(client)?;
         let wanted = if node == "all" { nodes.len().max(1) } else { 1 };
         let until = Instant::now() + FIRST_WITHIN;
         let samples = loop {
@@ -132,7 +132,7 @@ impl Live {
     }
 
     fn core_rows(&self, sample: &LiveSample) -> impl Iterator<Item = CoreRow> {
-        let node = sample.node.filter(|_| self.node.is_none());
+        let node = self.node.is_none().then_some(sample.node);
         sample.cores.iter().zip(0..).map(move |(now, core)| CoreRow {
             node,
             core,

@@ -83,8 +83,8 @@ fn session(commands: u64) -> Session {
         commands,
         bytes_received: commands * 48,
         bytes_sent: commands * 4096,
-        node: None,
-        node_name: None,
+        node: 1,
+        node_name: "server1".into(),
     }
 }
 
@@ -271,7 +271,7 @@ fn sample(node: u16, reads: f64, us: f64) -> LiveSample {
     let read = LiveFlow { operations: reads, bytes: reads * 4096.0, mean_us, p99_us };
     let db = LiveVolume { id: "id of db".into(), name: "db".into(), read, write: LiveFlow::default() };
     let cores = vec![LiveCore { cpu: 0.75, polling: 0.25 }];
-    LiveSample { seconds: 1.0, node: Some(node), cores, volumes: vec![db], ..LiveSample::default() }
+    LiveSample { seconds: 1.0, node, cores, volumes: vec![db], ..LiveSample::default() }
 }
 
 /// What nodes 1 and 2 report; `own` has a single copy, on node 2.
@@ -290,7 +290,7 @@ fn others(node: Option<u16>, samples: Vec<LiveSample>) -> Frame {
             nodes: vec![samples::node(1), samples::node(2)],
             findings: 0,
         };
-        (live, vec![Session { node: Some(2), ..session(commands) }])
+        (live, vec![Session { node: 2, ..session(commands) }])
     };
     let start = Instant::now();
     let [before, after] = [(start, 1000), (start + Duration::from_secs(1), 1500)].map(|(at, commands)| {

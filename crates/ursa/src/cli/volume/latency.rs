@@ -26,8 +26,7 @@ pub fn histogram(counters: &VolumeCounters) -> String {
             share(some_writes, write.operations),
         ]);
     }
-    let node = counters.node.map(|node| format!(" node {node}")).unwrap_or_else(|| " this node".into());
-    format!("{}\nSince{node} began to serve it.\n", table.text("No reads or writes."))
+    format!("{}\nSince node {} began to serve it.\n", table.text("No reads or writes."), counters.node)
 }
 
 /// The number of operations in each bucket, not cumulative.
@@ -76,8 +75,7 @@ mod tests {
 
     #[test]
     fn each_row_has_what_took_longer_than_the_one_above() {
-        let counters =
-            VolumeCounters { node: Some(2), read: flow([0, 30, 30, 40]), write: flow([0, 0, 0, 0]) };
+        let counters = VolumeCounters { node: 2, read: flow([0, 30, 30, 40]), write: flow([0, 0, 0, 0]) };
         assert_eq!(
             histogram(&counters),
             "\
@@ -93,9 +91,9 @@ Since node 2 began to serve it.
 
     #[test]
     fn no_operations_are_reported_as_such() {
-        let nothing = VolumeCounters::default();
-        assert_eq!(histogram(&nothing), "No reads or writes.\n\nSince this node began to serve it.\n");
-        let idle = VolumeCounters { node: None, read: flow([0; 4]), write: flow([0; 4]) };
-        assert_eq!(histogram(&idle), histogram(&nothing));
+        for none in [FlowCounters::default(), flow([0; 4])] {
+            let idle = VolumeCounters { node: 1, read: none.clone(), write: none };
+            assert_eq!(histogram(&idle), "No reads or writes.\n\nSince node 1 began to serve it.\n");
+        }
     }
 }

@@ -104,7 +104,7 @@ pub(in crate::http) async fn pass(
 pub(in crate::http) async fn not_written_down(state: &State) -> Option<Refusal> {
     let why = state.access.audit.trouble().await?;
     let happened = Happened::new(AUDIT_UNAVAILABLE, &state.name, why.clone());
-    state.events.tell(None, Duration::ZERO, happened);
+    state.events.tell(Duration::ZERO, happened);
     Some(
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "audit_unavailable", why)
             .hint("check that directory and its disk; on the node itself, `ursa` still works for the user that runs the node")

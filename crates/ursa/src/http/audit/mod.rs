@@ -184,10 +184,9 @@ pub(super) async fn list(
     let (theirs, missing) = answers.each(inquiries::read::<Vec<AuditEntry>>);
     let mut lists = Vec::new();
     if of_this {
-        let (node, node_name) = me;
-        lists.push(of_node(node, node_name, own(&state, wanted).await?));
+        lists.push(of_node(me, own(&state, wanted).await?));
     }
-    let named = |theirs: Theirs<_>| of_node(Some(theirs.node), Some(theirs.node_name), theirs.has);
+    let named = |theirs: Theirs<_>| of_node((theirs.node, theirs.node_name), theirs.has);
     lists.extend(theirs.into_iter().map(named));
     Ok(axum::Json(List { items: rest(merged(lists, wanted.limit), skip), missing }))
 }
@@ -209,8 +208,9 @@ async fn own(state: &State, wanted: Wanted) -> Result<Vec<AuditEntry>, Refusal> 
     })
 }
 
-fn of_node(node: Option<u16>, node_name: Option<String>, entries: Vec<AuditEntry>) -> Vec<AuditEntry> {
-    entries.into_iter().map(|entry| AuditEntry { node, node_name: node_name.clone(), ..entry }).collect()
+fn of_node((node, name): (u16, String), entries: Vec<AuditEntry>) -> Vec<AuditEntry> {
+    let named = |entry: AuditEntry| AuditEntry { node: Some(node), node_name: Some(name.clone()), ..entry };
+    entries.into_iter().map(named).collect()
 }
 
 /// The newest `limit` entries of these logs, the newest first.
@@ -239,7 +239,7 @@ mod tests {
             node: None,
             node_name: None,
         };
-        of_node(Some(node), Some(format!("san{node}")), of.iter().map(entry).collect())
+        of_node((node, format!("san{node}")), of.iter().map(entry).collect())
     }
 
     #[test]

@@ -22,7 +22,7 @@ use serde::Serialize;
 use super::merge::{Told, merged};
 use super::ring::Page;
 use super::wanted::Wanted;
-use super::{Gap, LIMIT_MAX, Question, told_by};
+use super::{Gap, LIMIT_MAX, Question};
 use crate::clock::unix_now;
 use crate::http::inquiries;
 use crate::http::peers::{self, Asked};
@@ -32,9 +32,6 @@ use crate::http::stream::{Gone, Messages};
 
 /// The interval between questions.
 const EVERY: Duration = Duration::from_secs(1);
-
-/// Stands for this node's number while it is in no cluster. No node has this number.
-const NO_NUMBER: u16 = 0;
 
 /// The position of a reader in the events of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,8 +151,7 @@ impl Course {
         for (node, page) in pages {
             let (known, told) = (self.place.after.get(&node).copied(), page.items.len());
             if let (true, Some(after)) = (page.gap, known) {
-                let node = Some(node).filter(|node| *node != NO_NUMBER);
-                messages.push(Message::Gap(Gap { node, after }));
+                messages.push(Message::Gap(Gap { node: Some(node), after }));
             }
             let (mut items, next) = until(horizon, page, known.is_some());
             let has_more = told >= LIMIT_MAX || items.len() < told;
@@ -275,16 +271,10 @@ impl Course {
         let me = |control: Rc<Control>, is_asked: bool| async move { Ok((is_asked, control.number())) };
         let ((of_this, me), answers) = peers::gather(state, asked, question, me).await?;
         let (theirs, missing) = answers.each(inquiries::read::<Page>);
-        let told = theirs.into_iter().map(|theirs| (theirs.node, told_by(Some(theirs.node), theirs.has)));
-        let mut pages: BTreeMap<u16, Page> = told.collect();
+        let mut pages: BTreeMap<u16, Page> =
+            theirs.into_iter().map(|theirs| (theirs.node, theirs.has)).collect();
         if of_this {
-            let node = me.unwrap_or(NO_NUMBER);
-            // The node has joined a cluster since then. It keeps its event numbers.
-            if let Some(after) = self.place.after.remove(&NO_NUMBER) {
-                self.place.after.entry(node).or_insert(after);
-            }
-            let page = self.place.question(node, begins).answer(&state.events);
-            pages.insert(node, told_by(me, page));
+            pages.insert(me, self.place.question(me, begins).answer(&state.events));
         }
         Ok(self.next(pages, missing))
     }

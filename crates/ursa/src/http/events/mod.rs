@@ -85,39 +85,35 @@ pub(super) async fn take_all(state: State) {
         let is_due = looked.is_none_or(|at| at.elapsed() >= FAULTS_EVERY);
         let opened = is_due.then(|| Arc::clone(&state.opened));
         let next = move |control: Rc<Control>| async move {
-            let number = control.number();
             let taken = Rc::clone(&control).next_events().await;
             let reports = opened.map(|opened| findings::reports(&control, &opened));
-            (taken, number, reports)
+            (taken, control.number(), reports)
         };
         let Ok((taken, number, reports)) = state.node.call(next).await else { return state.events.close() };
+        state.events.is_of(number);
         if let Some(reports) = reports {
             state.opened.first_seen.note(unix_now(), &reports);
             looked = Some(Instant::now());
         }
         if let Some(started) = started.take() {
-            state.events.tell(number, Duration::ZERO, started);
+            state.events.tell(Duration::ZERO, started);
             if let Some(why) = state.access.no_certificate.clone() {
                 let happened = Happened::new(CERTIFICATE_UNAVAILABLE, &state.name, why);
-                state.events.tell(number, Duration::ZERO, happened);
+                state.events.tell(Duration::ZERO, happened);
             }
             if let Some(why) = state.access.audit.trouble().await {
                 let happened = Happened::new(AUDIT_UNAVAILABLE, &state.name, why);
-                state.events.tell(number, Duration::ZERO, happened);
+                state.events.tell(Duration::ZERO, happened);
             }
         }
         if taken.missed > 0 {
             let text = format!("{} events before this one were lost", taken.missed);
-            state.events.tell(
-                number,
-                Duration::ZERO,
-                Happened::new(EVENTS_DROPPED, "", text).because("lost"),
-            );
+            state.events.tell(Duration::ZERO, Happened::new(EVENTS_DROPPED, "", text).because("lost"));
         }
         for (age, event) in taken.events {
-            state.events.tell(number, age, event);
+            state.events.tell(age, event);
         }
-        state.events.tell_left_out(number);
+        state.events.tell_left_out();
     }
 }
 
@@ -245,12 +241,11 @@ pub(super) async fn list(
     }
     let written = question.written();
     let ask = move |_: u16| format!("{} {written}", peers::EVENTS);
-    let me = |control: Rc<Control>, is_asked: bool| async move { Ok((is_asked, control.number())) };
-    let ((of_this, me), answers) = peers::gather(&state, asked, ask, me).await?;
+    let me = |_: Rc<Control>, is_asked: bool| async move { Ok(is_asked) };
+    let (of_this, answers) = peers::gather(&state, asked, ask, me).await?;
     let (theirs, missing) = answers.each(inquiries::read::<Page>);
-    let own = of_this.then(|| told_by(me, question.answer(&state.events)));
-    let theirs = theirs.into_iter().map(|answer| told_by(Some(answer.node), answer.has));
-    let mut pages = theirs.chain(own);
+    let own = of_this.then(|| question.answer(&state.events));
+    let mut pages = theirs.into_iter().map(|answer| answer.has).chain(own);
     Ok(Json(question.rest(match asked {
         Asked::All => {
             let items = merged(pages.flat_map(|page| page.items).collect(), question.limit);
@@ -265,15 +260,6 @@ fn of_one(page: Option<Page>) -> Events {
     let next = page.as_ref().map(|page| page.next);
     let (items, gap) = page.map(|page| (page.items, page.gap)).unwrap_or_default();
     Events { items, gap, next, missing: Vec::new() }
-}
-
-/// Fills in the reporting node: a node that was not in a cluster when an event occurred did not know its
-/// number.
-fn told_by(node: Option<u16>, mut page: Page) -> Page {
-    for event in page.items.iter_mut().filter(|event| event.seen_by.is_empty()) {
-        event.seen_by.extend(node);
-    }
-    page
 }
 
 /// Answers a question of another node.

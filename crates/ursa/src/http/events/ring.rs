@@ -3,6 +3,9 @@
 //! They are numbered without gaps. The first number after a start is derived from the time, so it is above
 //! all numbers from before a restart. So a reader that names the last event it has seen learns whether it has
 //! missed any.
+//!
+//! The ring has the number of the node, which all of its events get when they are read: a node that joins a
+//! cluster gets another number, and its events are its own all the same.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -49,6 +52,8 @@ pub(in crate::http) struct Page {
 
 struct Remembered {
     events: VecDeque<Event>,
+    /// The number of the node.
+    node: u16,
     /// The number of the next event.
     next: u64,
     /// The number of events of each code since `since`, kept or not.
@@ -60,29 +65,34 @@ impl Ring {
     /// An empty ring of a node that started at this time.
     pub fn new(unix_seconds: u64) -> Ring {
         let next = unix_seconds * NUMBERS_PER_SECOND;
-        let kept =
-            Remembered { events: VecDeque::new(), next, counted: BTreeMap::new(), since: Instant::now() };
+        let (events, counted) = (VecDeque::new(), BTreeMap::new());
+        let kept = Remembered { events, node: 1, next, counted, since: Instant::now() };
         Ring { kept: Mutex::new(kept), newest: watch::Sender::new(Some(next - 1)) }
     }
 
-    /// Adds an event that happened this long ago. `node`: the number of this node.
-    pub(in crate::http) fn tell(&self, node: Option<u16>, age: Duration, event: Happened) {
+    /// Notes the number of the node.
+    pub(super) fn is_of(&self, node: u16) {
+        self.kept().node = node;
+    }
+
+    /// Adds an event that happened this long ago.
+    pub(in crate::http) fn tell(&self, age: Duration, event: Happened) {
         let mut kept = self.kept();
-        kept.end_minute(node);
+        kept.end_minute();
         let max = most_in_a_minute(event.code.as_str());
         let count = kept.counted.entry(event.code.as_str()).or_default();
         *count += 1;
         if *count <= max {
-            kept.push(node, age, event);
+            kept.push(age, event);
         }
         self.newest.send_replace(Some(kept.next - 1));
     }
 
     /// At the end of a minute, adds events that say how many were omitted in it.
-    pub(super) fn tell_left_out(&self, node: Option<u16>) {
+    pub(super) fn tell_left_out(&self) {
         let mut kept = self.kept();
         let before = kept.next;
-        kept.end_minute(node);
+        kept.end_minute();
         if kept.next != before {
             self.newest.send_replace(Some(kept.next - 1));
         }
@@ -115,10 +125,10 @@ impl Ring {
             Some(after) => ((after + 1 - oldest) as usize, false),
         };
         let found = kept.events.iter().skip(skipped).filter(|event| wanted.has(event));
-        let items: Vec<Event> = match after {
+        let items = kept.told(match after {
             None => newest(found, limit),
             Some(_) => found.take(limit).cloned().collect(),
-        };
+        });
         // With fewer than `limit` items, all events were searched.
         let next = items.last().filter(|_| items.len() >= limit).map_or(last, |event| event.id);
         Page { gap, next, items }
@@ -128,7 +138,7 @@ impl Ring {
     pub(super) fn until(&self, until: u64, limit: usize, wanted: &Wanted) -> Page {
         let kept = self.kept();
         let happened = kept.events.iter().filter(|event| event.at <= until && wanted.has(event));
-        let items = newest(happened, limit);
+        let items = kept.told(newest(happened, limit));
         Page { gap: false, next: items.last().map_or(kept.next - 1, |event| event.id), items }
     }
 
@@ -139,11 +149,21 @@ impl Ring {
 }
 
 impl Remembered {
-    fn push(&mut self, node: Option<u16>, age: Duration, event: Happened) {
+    /// The events as they are told: with the number of this node, which reports them.
+    fn told(&self, mut events: Vec<Event>) -> Vec<Event> {
+        for event in &mut events {
+            event.seen_by = vec![self.node];
+            // A change of the record belongs to all nodes, so it is not about the node that reports it.
+            event.node = event.node.or(event.revision.is_none().then_some(self.node));
+        }
+        events
+    }
+
+    fn push(&mut self, age: Duration, event: Happened) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
         }
-        let Happened { code, subject, volume, cause, node: about, revision, range, text } = event;
+        let Happened { code, subject, volume, cause, node, revision, range, text } = event;
         self.events.push_back(Event {
             id: self.next,
             at: unix_now().saturating_sub(age.as_secs()),
@@ -154,16 +174,15 @@ impl Remembered {
             subject_id: volume.map(|id| id.to_string()),
             text,
             action: code.action().map(str::to_owned),
-            // A change of the record belongs to all nodes, so it is not about the node that reports it.
-            node: about.or(node.filter(|_| revision.is_none())),
+            node,
             revision,
             range: range.map(|range| Box::new(shown_range(range))),
-            seen_by: node.into_iter().collect(),
+            seen_by: Vec::new(),
         });
         self.next += 1;
     }
 
-    fn end_minute(&mut self, node: Option<u16>) {
+    fn end_minute(&mut self) {
         if self.since.elapsed() < MINUTE {
             return;
         }
@@ -172,11 +191,7 @@ impl Remembered {
             let max = most_in_a_minute(code);
             if count > max {
                 let text = format!("{} more {code} events within a minute are omitted here", count - max);
-                self.push(
-                    node,
-                    Duration::ZERO,
-                    Happened::new(EVENTS_DROPPED, code, text).because("too_many"),
-                );
+                self.push(Duration::ZERO, Happened::new(EVENTS_DROPPED, code, text).because("too_many"));
             }
         }
     }
@@ -231,10 +246,11 @@ mod tests {
     #[test]
     fn a_reader_that_names_its_last_event_misses_none() {
         let ring = Ring::new(START);
+        ring.is_of(2);
         let nothing = ring.after(None, 10, &ALL);
         assert_eq!((nothing.items.len(), nothing.gap), (0, false));
         for name in ["a", "b", "c"] {
-            ring.tell(Some(2), Duration::ZERO, made(name));
+            ring.tell(Duration::ZERO, made(name));
         }
         let newest = ring.after(None, 2, &ALL);
         assert_eq!((subjects(&newest), newest.gap), (vec!["b", "c"], false));
@@ -251,28 +267,26 @@ mod tests {
     #[test]
     fn events_of_the_record_concern_only_the_node_they_name() {
         let ring = Ring::new(START);
-        ring.tell(Some(2), Duration::ZERO, made("a").of_revision(Some(7)));
-        ring.tell(Some(2), Duration::ZERO, made("b").of_revision(Some(8)).of_node(3));
-        ring.tell(Some(2), Duration::ZERO, made("c"));
-        ring.tell(None, Duration::ZERO, made("d"));
-        let page = ring.after(None, 10, &ALL);
-        let said = page.items.iter().map(|event| (event.node, event.revision, event.seen_by.clone()));
-        assert_eq!(
-            said.collect::<Vec<_>>(),
-            [
-                (None, Some(7), vec![2]),
-                (Some(3), Some(8), vec![2]),
-                (Some(2), None, vec![2]),
-                (None, None, Vec::new())
-            ]
-        );
+        ring.tell(Duration::ZERO, made("a").of_revision(Some(7)));
+        ring.tell(Duration::ZERO, made("b").of_revision(Some(8)).of_node(3));
+        ring.tell(Duration::ZERO, made("c"));
+        // The node joins a cluster.
+        for node in [1, 2] {
+            ring.is_of(node);
+            let page = ring.after(None, 10, &ALL);
+            let said = page.items.into_iter().map(|event| (event.node, event.revision, event.seen_by));
+            let seen_by = || vec![node];
+            let expected =
+                [(None, Some(7), seen_by()), (Some(3), Some(8), seen_by()), (Some(node), None, seen_by())];
+            assert_eq!(said.collect::<Vec<_>>(), expected);
+        }
     }
 
     #[test]
     fn events_before_a_time_are_read_backwards() {
         let ring = Ring::new(START);
         for (name, age) in [("a", 300), ("b", 200), ("c", 100)] {
-            ring.tell(None, Duration::from_secs(age), made(name));
+            ring.tell(Duration::from_secs(age), made(name));
         }
         let now = unix_now();
         assert_eq!(subjects(&ring.until(now, 2, &ALL)), ["b", "c"]);
@@ -285,7 +299,7 @@ mod tests {
     fn wanted_events_are_found_among_all_others() {
         let ring = Ring::new(START);
         let nothing = ring.after(None, 10, &ALL).next;
-        let tell = |event| ring.tell(None, Duration::from_secs(100), event);
+        let tell = |event| ring.tell(Duration::from_secs(100), event);
         tell(made("db"));
         tell(Happened::new(LOGIN_THROTTLED, "10.0.0.1", "slowed"));
         (0..100).for_each(|n| tell(made(&n.to_string())));
@@ -312,7 +326,7 @@ mod tests {
     fn a_volume_is_found_by_its_identity_whatever_it_was_called() {
         let ring = Ring::new(START);
         let (one, other) = (VolumeId([1; 16]), VolumeId([2; 16]));
-        let tell = |event| ring.tell(None, Duration::ZERO, event);
+        let tell = |event| ring.tell(Duration::ZERO, event);
         tell(made("db").of_volume(one));
         tell(Happened::new(VOLUME_RENAMED, "mail", "volume db renamed to mail").of_volume(one));
         tell(made("db").of_volume(other));
@@ -333,7 +347,7 @@ mod tests {
     #[test]
     fn a_gap_is_reported() {
         let old = Ring::new(START);
-        old.tell(None, Duration::ZERO, made("a"));
+        old.tell(Duration::ZERO, made("a"));
         let seen = old.after(None, 1, &ALL).next;
         let ring = Ring::new(START + 1);
         assert!(ring.after(Some(seen), 10, &ALL).gap, "of an earlier life");
@@ -342,10 +356,10 @@ mod tests {
         let first = ring.after(None, 1, &ALL).next;
         for n in 0..EVENTS_MAX {
             ring.kept().counted.clear();
-            ring.tell(None, Duration::ZERO, made(&n.to_string()));
+            ring.tell(Duration::ZERO, made(&n.to_string()));
         }
         assert!(!ring.after(Some(first), 10, &ALL).gap);
-        ring.tell(None, Duration::ZERO, made("one more"));
+        ring.tell(Duration::ZERO, made("one more"));
         let rest = ring.after(Some(first), usize::MAX, &ALL);
         assert!(rest.gap && rest.items.len() == EVENTS_MAX);
     }
@@ -354,20 +368,20 @@ mod tests {
     fn one_kind_does_not_evict_others_and_its_gap_is_reported() {
         let ring = Ring::new(START);
         for n in 0..OF_CODE_MAX + 5 {
-            ring.tell(None, Duration::ZERO, made(&n.to_string()));
+            ring.tell(Duration::ZERO, made(&n.to_string()));
         }
         for _ in 0..UNAUTHENTICATED_MAX + 1 {
-            ring.tell(None, Duration::ZERO, Happened::new(LOGIN_THROTTLED, "10.0.0.1", "slowed"));
+            ring.tell(Duration::ZERO, Happened::new(LOGIN_THROTTLED, "10.0.0.1", "slowed"));
         }
         assert_eq!(ring.after(None, usize::MAX, &ALL).items.len(), OF_CODE_MAX + UNAUTHENTICATED_MAX);
-        ring.tell_left_out(None);
+        ring.tell_left_out();
         assert_eq!(
             ring.after(None, usize::MAX, &ALL).items.len(),
             OF_CODE_MAX + UNAUTHENTICATED_MAX,
             "not yet"
         );
         ring.kept().since -= MINUTE;
-        ring.tell_left_out(None);
+        ring.tell_left_out();
         let told: Vec<String> = ring.after(None, 2, &ALL).items.into_iter().map(|event| event.text).collect();
         assert_eq!(told[0], "1 more login_throttled events within a minute are omitted here");
         assert_eq!(told[1], "5 more volume_created events within a minute are omitted here");

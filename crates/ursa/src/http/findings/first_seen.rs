@@ -61,7 +61,7 @@ mod tests {
 
     fn report(pool: &str) -> Report {
         let kind = FaultKind::PoolClosed { pool: pool.into(), error: "no such file".into() };
-        Report { fault: OwnFault::Node(kind), since: None, node: None, node_name: None }
+        Report { fault: OwnFault::Node(kind), since: None, node: 1, node_name: "a".into() }
     }
 
     #[test]

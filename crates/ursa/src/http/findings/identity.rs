@@ -50,12 +50,10 @@ pub(super) fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
             };
             (code, of_copies(copies))
         }
-        What::NodeDown(node) => (Code::NodeDown, of_node(Some(node.id), &node.name)),
-        What::NodeMaintenance(node) => (Code::NodeMaintenance, of_node(Some(node.id), &node.name)),
-        What::NodeCutOff(node) => (Code::NodeCutOff, of_node(Some(node.id), &node.name)),
-        What::NodeSilent { missing, .. } => {
-            (Code::NodeSilent, of_node(Some(missing.node), &missing.node_name))
-        }
+        What::NodeDown(node) => (Code::NodeDown, of_node(node.id, &node.name)),
+        What::NodeMaintenance(node) => (Code::NodeMaintenance, of_node(node.id, &node.name)),
+        What::NodeCutOff(node) => (Code::NodeCutOff, of_node(node.id, &node.name)),
+        What::NodeSilent { missing, .. } => (Code::NodeSilent, of_node(missing.node, &missing.node_name)),
         What::NoQuorum { .. } => (Code::NoQuorum, subject(SubjectKind::Cluster)),
         What::RecordSilent => (Code::RecordLost, subject(SubjectKind::Cluster)),
         What::NoWitness => (Code::NoWitness, subject(SubjectKind::Cluster)),
@@ -71,8 +69,10 @@ pub(super) fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
 /// The identity of a report.
 pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
     use FindingCode as Code;
-    let of = |kind: SubjectKind, name: &str| named(kind, name, report.node);
-    let of_itself = || of_node(report.node, report.node_name.as_deref().unwrap_or_default());
+    let of = |kind: SubjectKind, name: &str| named(kind, name, Some(report.node));
+    let of_itself = || of_node(report.node, &report.node_name);
+    let of_volume_here =
+        |id: &String, name: &str| Subject { id: Some(id.clone()), ..of(SubjectKind::Volume, name) };
     let kind = match &report.fault {
         OwnFault::Node(kind) => kind,
         OwnFault::AuditUnavailable { .. } => return (Code::AuditUnavailable, of_itself()),
@@ -93,7 +93,7 @@ pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
         FaultKind::LinkAddressMissing { address, .. } => {
             (Code::LinkAddressMissing, of(SubjectKind::Address, &address.to_string()))
         }
-        FaultKind::NodeCutOff { node, .. } => (Code::NodeCutOff, of_node(Some(*node), "")),
+        FaultKind::NodeCutOff { node, .. } => (Code::NodeCutOff, of_node(*node, "")),
         FaultKind::FloatingIpLost { address, .. } => {
             (Code::FloatingIpLost, named(SubjectKind::Address, &address.to_string(), None))
         }
@@ -102,22 +102,10 @@ pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
         FaultKind::PoolSetBack { pool, .. } => (Code::PoolSetBack, of(SubjectKind::Pool, pool)),
         FaultKind::DiskFailed { disk, .. } => (Code::DiskFailed, of(SubjectKind::Disk, disk)),
         FaultKind::ReadFailed { disk, .. } => (Code::ReadFailed, of(SubjectKind::Disk, disk)),
-        FaultKind::VolumeNameTaken { id, volume, .. } => {
-            let volume = named(SubjectKind::Volume, volume, report.node);
-            (Code::VolumeNameTaken, Subject { id: Some(id.clone()), ..volume })
-        }
-        FaultKind::BlocksLost { id, volume, .. } => {
-            let volume = named(SubjectKind::Volume, volume, report.node);
-            (Code::BlocksLost, Subject { id: Some(id.clone()), ..volume })
-        }
-        FaultKind::ScrubUnrepaired { id, volume, .. } => {
-            let volume = named(SubjectKind::Volume, volume, report.node);
-            (Code::ScrubUnrepaired, Subject { id: Some(id.clone()), ..volume })
-        }
-        FaultKind::ScrubOverdue { id, volume, .. } => {
-            let volume = named(SubjectKind::Volume, volume, report.node);
-            (Code::ScrubOverdue, Subject { id: Some(id.clone()), ..volume })
-        }
+        FaultKind::VolumeNameTaken { id, volume, .. } => (Code::VolumeNameTaken, of_volume_here(id, volume)),
+        FaultKind::BlocksLost { id, volume, .. } => (Code::BlocksLost, of_volume_here(id, volume)),
+        FaultKind::ScrubUnrepaired { id, volume, .. } => (Code::ScrubUnrepaired, of_volume_here(id, volume)),
+        FaultKind::ScrubOverdue { id, volume, .. } => (Code::ScrubOverdue, of_volume_here(id, volume)),
         FaultKind::CopiesMismatch { id, volume, .. } => {
             let volume = named(SubjectKind::Volume, volume, None);
             (Code::CopiesMismatch, Subject { id: Some(id.clone()), ..volume })
@@ -133,12 +121,12 @@ fn named(kind: SubjectKind, name: &str, node: Option<u16>) -> Subject {
     Subject { name: Some(name.to_owned()).filter(|name| !name.is_empty()), node, ..subject(kind) }
 }
 
-fn of_node(node: Option<u16>, name: &str) -> Subject {
-    named(SubjectKind::Node, name, node)
+fn of_node(node: u16, name: &str) -> Subject {
+    named(SubjectKind::Node, name, Some(node))
 }
 
 fn of_pool(pool: &Pool) -> Subject {
-    named(SubjectKind::Pool, &pool.name, pool.node)
+    named(SubjectKind::Pool, &pool.name, Some(pool.node))
 }
 
 fn of_volume(volume: &Volume) -> Subject {

@@ -16,8 +16,8 @@ use crate::http::volumes::health::{Unserved, unserved};
 /// What the queried node knows about the cluster.
 #[derive(Debug)]
 pub(super) struct Observed {
-    /// The nodes of the cluster; `None` if the node takes no part in its cluster.
-    pub(super) nodes: Option<Vec<ClusterNode>>,
+    /// The nodes of the cluster; empty if the node takes no part in it.
+    pub(super) nodes: Vec<ClusterNode>,
     /// Whether the cluster's record is in etcd.
     pub(super) in_etcd: bool,
     pub(super) volumes: Vec<Volume>,
@@ -127,7 +127,7 @@ impl<'a> What<'a> {
 
 /// All findings, the worst first; among equally severe ones, those that end automatically come last.
 pub(super) fn judge(observed: &Observed) -> Vec<Found<'_>> {
-    let nodes = observed.nodes.as_deref().unwrap_or_default();
+    let nodes = observed.nodes.as_slice();
     let is_removed = observed.reports.iter().any(|report| is_here(nodes, report) && report.is_removal());
     // If the other nodes refuse this node because it was removed, they are not down: its own report says what
     // to do.
@@ -167,7 +167,7 @@ impl Report {
 
 /// Whether the report is the queried node's own.
 fn is_here(nodes: &[ClusterNode], report: &Report) -> bool {
-    nodes.iter().any(|node| node.here && Some(node.id) == report.node)
+    nodes.iter().any(|node| node.here && node.id == report.node)
 }
 
 fn of_volume<'a>(volume: &'a Volume, nodes: &[ClusterNode]) -> Option<Found<'a>> {
@@ -227,7 +227,8 @@ fn of_node(node: &ClusterNode) -> Option<Found<'_>> {
 fn of_votes(nodes: &[ClusterNode]) -> Option<Found<'_>> {
     let votes = || nodes.iter().filter(|node| node.votes);
     let (up, voters) = (votes().filter(|node| node.can_vote()).count(), votes().count());
-    if nodes.is_empty() || 2 * up > voters {
+    // The only node reports itself why it cannot write the record.
+    if nodes.is_empty() || 2 * up > voters || (nodes.len() == 1 && voters == 1) {
         return None;
     }
     if voters == 0 {
@@ -259,12 +260,10 @@ fn is_about(report: &Report, pool: &Pool) -> bool {
 fn of_pool<'a>(pool: &'a Pool, observed: &'a Observed) -> Option<Found<'a>> {
     let reports = observed.reports.iter().filter(|report| is_about(report, pool));
     let since = first(reports.filter_map(|report| report.since));
-    let has_other_copies = |volume: &Volume| {
-        volume.copies.len() > 1 && volume.copies.iter().any(|copy| Some(copy.node) == pool.node)
-    };
-    let has_others = observed.nodes.as_ref().is_some_and(|nodes| nodes.len() > 1);
+    let has_other_copies =
+        |volume: &Volume| volume.copies.len() > 1 && volume.copies.iter().any(|copy| copy.node == pool.node);
     let impact = Impact {
-        severity: if has_others { Severity::Warning } else { Severity::Critical },
+        severity: if observed.nodes.len() > 1 { Severity::Warning } else { Severity::Critical },
         can_rebuild: observed.volumes.iter().any(has_other_copies),
     };
     Some(match pool.state {
@@ -293,8 +292,7 @@ fn is_nearly_full(pool: &Pool) -> bool {
 /// down or in maintenance, another finding says so.
 fn of_copies(observed: &Observed) -> impl Iterator<Item = Found<'_>> {
     let in_use = |copy: &VolumeCopy| {
-        let mut nodes = observed.nodes.iter().flatten();
-        nodes.any(|node| node.id == copy.node && node.up && !node.maintenance)
+        observed.nodes.iter().any(|node| node.id == copy.node && node.up && !node.maintenance)
     };
     let all = observed.volumes.iter().flat_map(|volume| volume.copies.iter().map(move |copy| (volume, copy)));
     let behind: Vec<Copy<'_>> =
@@ -325,7 +323,7 @@ fn resync(copy: &VolumeCopy) -> Resync {
 /// The faults that nodes report, unless there is another finding about the same pool, or about a node that is
 /// cut off from the queried one. Reports of several nodes about the cluster become one finding.
 fn of_reports(observed: &Observed) -> Vec<Found<'_>> {
-    let nodes = observed.nodes.as_deref().unwrap_or_default();
+    let nodes = observed.nodes.as_slice();
     let is_said = |report: &Report| {
         let of_pool = observed.pools.iter().any(|pool| !is_well(pool) && is_about(report, pool));
         let of_cut_off = match report.fault {
@@ -365,8 +363,7 @@ fn is_idle_forecast(report: &Report, observed: &Observed) -> bool {
 
 /// Nodes that are up but do not report everything. If a node is down, another finding says so.
 fn of_missing(observed: &Observed) -> impl Iterator<Item = Found<'_>> {
-    let is_down =
-        |missing: &&Missing| observed.nodes.iter().flatten().any(|node| node.id == missing.node && !node.up);
+    let is_down = |missing: &&Missing| observed.nodes.iter().any(|node| node.id == missing.node && !node.up);
     let is_silent = |missing: &&Missing| observed.silent.iter().any(|one| one.node == missing.node);
     let silent = observed.silent.iter().map(|missing| (missing, false));
     let incomplete =

@@ -41,9 +41,8 @@ use super::{cluster, node, pools, volumes};
 )]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Finding>>, Refusal> {
     let observed = observe(&state).await?;
-    let nodes = observed.nodes.as_deref().unwrap_or_default();
-    let found = judge(&observed);
-    Ok(axum::Json(List::of(found.iter().map(|found| words::told(found, nodes)).collect())))
+    let found = judge(&observed).into_iter();
+    Ok(axum::Json(List::of(found.map(|found| words::told(&found, &observed.nodes)).collect())))
 }
 
 async fn observe(state: &State) -> Result<Observed, Refusal> {
@@ -72,13 +71,11 @@ async fn observe(state: &State) -> Result<Observed, Refusal> {
     })
 }
 
-/// The nodes of the cluster, and whether its record is in etcd. If this node is in a cluster but cannot list
-/// its nodes, its own reports give the reason.
-async fn members(
-    control: Rc<Control>,
-) -> Result<(Option<Vec<ClusterNode>>, bool), ::node::control::ControlError> {
-    let nodes = control.nodes().await.ok();
-    let nodes = nodes.map(|nodes| nodes.into_iter().map(cluster::shown).collect());
+/// The nodes of the cluster, and whether its record is in etcd. If this node cannot list them, its own reports
+/// give the reason.
+async fn members(control: Rc<Control>) -> Result<(Vec<ClusterNode>, bool), ::node::control::ControlError> {
+    let nodes = control.nodes().await.unwrap_or_default();
+    let nodes = nodes.into_iter().map(cluster::shown).collect();
     let record = node::record(&control).await;
     Ok((nodes, record.is_some_and(|record| record.place == RecordPlace::Etcd)))
 }

@@ -60,11 +60,9 @@ pub(in crate::http) struct Report {
     pub(super) fault: OwnFault,
     #[serde(default)]
     pub(super) since: Option<Since>,
-    /// The node's number and name; absent if the node takes no part in its cluster.
-    #[serde(default)]
-    pub(super) node: Option<u16>,
-    #[serde(default)]
-    pub(super) node_name: Option<String>,
+    /// The node's number and name.
+    pub(super) node: u16,
+    pub(super) node_name: String,
 }
 
 /// The faults of this node.

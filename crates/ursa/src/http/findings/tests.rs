@@ -48,7 +48,7 @@ fn syncing(sync: CopySync) -> Volume {
     volume
 }
 
-fn pool(node: Option<u16>, state: PoolState) -> Pool {
+fn pool(node: u16, state: PoolState) -> Pool {
     Pool {
         name: "default".into(),
         id: Some("1".into()),
@@ -65,17 +65,16 @@ fn pool(node: Option<u16>, state: PoolState) -> Pool {
         used: 0,
         logs: None,
         node,
-        node_name: node.map(|node| format!("server{node}")),
+        node_name: format!("server{node}"),
     }
 }
 
-/// A report of a node; `None`: a node without a cluster.
-fn own(node: Option<u16>, fault: OwnFault) -> Report {
-    Report { fault, since: None, node, node_name: node.map(|node| format!("server{node}")) }
+fn own(node: u16, fault: OwnFault) -> Report {
+    Report { fault, since: None, node, node_name: format!("server{node}") }
 }
 
 fn report(node: u16, kind: FaultKind) -> Report {
-    own(Some(node), OwnFault::Node(kind))
+    own(node, OwnFault::Node(kind))
 }
 
 fn missing(node: u16) -> Missing {
@@ -94,29 +93,28 @@ fn disk_failed() -> FaultKind {
 /// A healthy cluster: three nodes, and a volume with two copies.
 fn cluster() -> Observed {
     Observed {
-        nodes: Some(vec![node(1), node(2), node(3)]),
+        nodes: vec![node(1), node(2), node(3)],
         in_etcd: false,
         volumes: vec![volume(&[(1, InSync), (2, InSync)])],
-        pools: vec![pool(Some(1), PoolState::Online), pool(Some(2), PoolState::Online)],
+        pools: vec![pool(1, PoolState::Online), pool(2, PoolState::Online)],
         reports: Vec::new(),
         silent: Vec::new(),
         incomplete: Vec::new(),
     }
 }
 
-/// A node without a cluster, with a volume.
+/// The only node of its cluster, with a volume.
 fn alone() -> Observed {
     Observed {
-        nodes: None,
-        volumes: vec![volume(&[])],
-        pools: vec![pool(None, PoolState::Online)],
+        nodes: vec![node(1)],
+        volumes: vec![volume(&[(1, InSync)])],
+        pools: vec![pool(1, PoolState::Online)],
         ..cluster()
     }
 }
 
 fn findings(observed: &Observed) -> Vec<Finding> {
-    let nodes = observed.nodes.as_deref().unwrap_or_default();
-    judge(observed).iter().map(|found| words::told(found, nodes)).collect()
+    judge(observed).iter().map(|found| words::told(found, &observed.nodes)).collect()
 }
 
 /// Asserts that these are the findings, in this order.
@@ -139,7 +137,7 @@ fn finds(observed: Observed, expected: &[(Severity, FindingCode)]) {
 fn all_is_well() {
     finds(cluster(), &[]);
     finds(alone(), &[]);
-    finds(Observed { pools: vec![pool(None, PoolState::Exported)], ..alone() }, &[]);
+    finds(Observed { pools: vec![pool(1, PoolState::Exported)], ..alone() }, &[]);
 }
 
 #[test]
@@ -147,7 +145,7 @@ fn a_volume_is_unavailable_when_no_node_serves_it() {
     let unavailable = (Critical, Code::VolumeUnavailable);
     let of = |volume: Volume| Observed { volumes: vec![volume], ..cluster() };
     let closed = Volume { problem: Some("its pool is not open".into()), serving: false, ..volume(&[]) };
-    finds(Observed { volumes: vec![closed], ..alone() }, &[unavailable]);
+    finds(Observed { nodes: Vec::new(), volumes: vec![closed], ..alone() }, &[unavailable]);
     // The failed copy is that of the queried node.
     finds(of(failed(&[(1, InSync), (2, InSync)])), &[]);
     finds(of(failed(&[(1, InSync)])), &[unavailable]);
@@ -160,7 +158,7 @@ fn a_volume_is_unavailable_when_no_node_serves_it() {
 fn a_volume_is_unavailable_when_the_nodes_of_its_copies_in_sync_are_down() {
     let unavailable = (Critical, Code::VolumeUnavailable);
     let node_down = (Warning, Code::NodeDown);
-    let of = |nodes, volume| Observed { nodes: Some(nodes), volumes: vec![volume], ..cluster() };
+    let of = |nodes, volume| Observed { nodes, volumes: vec![volume], ..cluster() };
     let two_down = || vec![node(1), down(2), down(3)];
     let all = [unavailable, (Warning, Code::NoQuorum), node_down, node_down];
     finds(of(two_down(), volume(&[(2, OutOfSync), (3, OutOfSync)])), &all);
@@ -195,20 +193,20 @@ fn findings_of_copies_out_of_sync_depend_on_their_resync() {
     let paused = CopySync { waits_for, paused, ..samples::sync() };
     finds(of(syncing(paused)), &[(Warning, Code::ResyncPaused)]);
     // If the node of the copy is down, the finding is about the node.
-    let nodes = Some(vec![node(1), down(2), node(3)]);
+    let nodes = vec![node(1), down(2), node(3)];
     finds(Observed { nodes, ..of(syncing(samples::sync())) }, &[(Warning, Code::NodeDown)]);
 }
 
 #[test]
 fn findings_that_clear_automatically_come_last() {
-    let nodes = Some(vec![node(1), node(2), down(3)]);
+    let nodes = vec![node(1), node(2), down(3)];
     let observed = Observed { nodes, volumes: vec![syncing(samples::sync())], ..cluster() };
     finds(observed, &[(Warning, Code::NodeDown), (Warning, Code::ResyncRunning)]);
 }
 
 #[test]
 fn nodes_that_are_down_cut_off_or_in_maintenance_are_found_once() {
-    let of = |third: ClusterNode| Observed { nodes: Some(vec![node(1), node(2), third]), ..cluster() };
+    let of = |third: ClusterNode| Observed { nodes: vec![node(1), node(2), third], ..cluster() };
     finds(of(down(3)), &[(Warning, Code::NodeDown)]);
     let maintenance = |node| ClusterNode { maintenance: true, ..node };
     finds(of(maintenance(node(3))), &[(Warning, Code::NodeMaintenance)]);
@@ -230,7 +228,7 @@ fn nodes_that_are_down_cut_off_or_in_maintenance_are_found_once() {
 #[test]
 fn a_node_that_was_removed_does_not_find_the_others_down() {
     let observed = || Observed {
-        nodes: Some(vec![node(1), down(2), down(3)]),
+        nodes: vec![node(1), down(2), down(3)],
         silent: vec![missing(3)],
         incomplete: vec![missing(2)],
         ..cluster()
@@ -242,7 +240,7 @@ fn a_node_that_was_removed_does_not_find_the_others_down() {
 
 #[test]
 fn votes_are_counted() {
-    let of = |nodes| Observed { nodes: Some(nodes), ..cluster() };
+    let of = |nodes| Observed { nodes, ..cluster() };
     let voteless = |node| ClusterNode { votes: false, ..node };
     let no_quorum = [(Warning, Code::NoQuorum), (Warning, Code::NodeDown), (Warning, Code::NodeDown)];
     finds(of(vec![node(1), down(2), down(3)]), &no_quorum);
@@ -251,6 +249,9 @@ fn votes_are_counted() {
     finds(of([1, 2, 3].map(|id| voteless(node(id))).into()), &[(Warning, Code::RecordLost)]);
     finds(of(vec![node(1), voteless(node(2))]), &[(Info, Code::NoWitness)]);
     finds(of(vec![node(1), voteless(down(2))]), &[(Warning, Code::NodeDown), (Info, Code::NoWitness)]);
+    // The only node says itself why it cannot write the record.
+    finds(of(vec![ClusterNode { record_stalled: Some(RecordStall::NoSpace), ..node(1) }]), &[]);
+    finds(of(vec![voteless(node(1))]), &[(Warning, Code::RecordLost)]);
     let two = [1, 2].map(|id| voteless(node(id)));
     finds(Observed { in_etcd: true, ..of(two.into()) }, &[]);
 }
@@ -259,16 +260,17 @@ fn votes_are_counted() {
 fn pools_are_judged_by_whether_others_have_copies() {
     let here = |pool: Pool| Observed { volumes: Vec::new(), pools: vec![pool], ..alone() };
     let there = |pool: Pool| Observed { pools: vec![pool], ..cluster() };
-    let (one, two) = (|state| pool(None, state), |state| pool(Some(2), state));
+    let (one, two) = (|state| pool(1, state), |state| pool(2, state));
     finds(here(one(PoolState::Unavailable)), &[(Critical, Code::PoolClosed)]);
     finds(there(two(PoolState::Unavailable)), &[(Warning, Code::PoolClosed)]);
-    let single = Observed { nodes: Some(vec![node(1)]), ..here(pool(Some(1), PoolState::Unavailable)) };
-    finds(single, &[(Critical, Code::PoolClosed)]);
+    // Of a node that takes no part in its cluster.
+    let unknown = Observed { nodes: Vec::new(), ..here(one(PoolState::Unavailable)) };
+    finds(unknown, &[(Critical, Code::PoolClosed)]);
     finds(here(one(PoolState::DiskFailed)), &[(Critical, Code::DiskFailed)]);
     let reports = vec![report(2, disk_failed())];
     let disk = Observed { reports, ..there(two(PoolState::DiskFailed)) };
     finds(disk, &[(Warning, Code::DiskFailed)]);
-    let reports = vec![own(None, OwnFault::Node(FaultKind::PoolReadOnly { pool: "default".into() }))];
+    let reports = vec![own(1, OwnFault::Node(FaultKind::PoolReadOnly { pool: "default".into() }))];
     finds(Observed { reports, ..here(one(PoolState::ReadOnly)) }, &[(Warning, Code::PoolReadOnly)]);
     // The pool of the only copies cannot be rebuilt.
     let action = |observed| findings(&observed).remove(0).action.unwrap_or_default();
@@ -282,12 +284,11 @@ fn pools_are_judged_by_whether_others_have_copies() {
 
 #[test]
 fn a_pool_that_fills_up_is_advice() {
-    let free =
-        |free| Observed { pools: vec![Pool { free, ..pool(Some(2), PoolState::Online) }], ..cluster() };
+    let free = |free| Observed { pools: vec![Pool { free, ..pool(2, PoolState::Online) }], ..cluster() };
     finds(free(4), &[(Info, Code::PoolNearlyFull)]);
     finds(free(5), &[]);
     let overcommit = Some(Overcommit { promised: 60, free: 50 });
-    let pools = vec![Pool { overcommit, ..pool(None, PoolState::Online) }];
+    let pools = vec![Pool { overcommit, ..pool(1, PoolState::Online) }];
     finds(Observed { pools, ..alone() }, &[(Info, Code::PoolOvercommitted)]);
 }
 
@@ -296,7 +297,7 @@ fn a_pool_with_log_volumes_warns_by_level() {
     let level = |level| {
         let logs = Some(PoolLogs { lent: 90, used: 80, reserved: 0, room: 8, percent: 91, level });
         // Space that logs have borrowed is not used.
-        Observed { pools: vec![Pool { free: 0, logs, ..pool(None, PoolState::Online) }], ..alone() }
+        Observed { pools: vec![Pool { free: 0, logs, ..pool(1, PoolState::Online) }], ..alone() }
     };
     finds(level(None), &[]);
     finds(level(Some(80)), &[(Info, Code::PoolNearlyFull)]);
@@ -305,7 +306,7 @@ fn a_pool_with_log_volumes_warns_by_level() {
     let found = findings(&level(Some(90)));
     assert_eq!(
         found[0].cause,
-        "Pool default is 91 % full: its log volumes can take 8B more. When it is full, writes to log volumes fail."
+        "Pool default on node 1 (server1) is 91 % full: its log volumes can take 8B more. When it is full, writes to log volumes fail."
     );
 }
 
@@ -314,23 +315,23 @@ fn a_pool_that_is_forecast_to_be_full_is_advice_until_it_is_nearly_full() {
     let soon = |node, pools| {
         let forecast = "At this rate it will be full in about 9 days.".to_owned();
         let reports = vec![own(node, OwnFault::PoolFullSoon { pool: "default".into(), forecast })];
-        Observed { reports, pools, ..if node.is_some() { cluster() } else { alone() } }
+        Observed { reports, pools, ..if node == 1 { alone() } else { cluster() } }
     };
     let online = |node| pool(node, PoolState::Online);
-    finds(soon(Some(2), cluster().pools), &[(Info, Code::PoolFullSoon)]);
-    finds(soon(None, vec![online(None)]), &[(Info, Code::PoolFullSoon)]);
-    let found = findings(&soon(Some(2), cluster().pools)).remove(0);
+    finds(soon(2, cluster().pools), &[(Info, Code::PoolFullSoon)]);
+    finds(soon(1, vec![online(1)]), &[(Info, Code::PoolFullSoon)]);
+    let found = findings(&soon(2, cluster().pools)).remove(0);
     let cause =
         "Pool default on node 2 (server2) is filling up. At this rate it will be full in about 9 days.";
     assert_eq!(found.cause, cause);
     assert_eq!(found.command, "ursa pool add-disk default DISK --node 2");
     assert_eq!((found.subject.kind, found.subject.node), (SubjectKind::Pool, Some(2)));
     // One finding for each pool.
-    finds(soon(None, vec![Pool { free: 4, ..online(None) }]), &[(Info, Code::PoolNearlyFull)]);
-    finds(soon(None, vec![pool(None, PoolState::Unavailable)]), &[(Critical, Code::PoolClosed)]);
+    finds(soon(1, vec![Pool { free: 4, ..online(1) }]), &[(Info, Code::PoolNearlyFull)]);
+    finds(soon(1, vec![pool(1, PoolState::Unavailable)]), &[(Critical, Code::PoolClosed)]);
     // It was exported or forgotten since.
-    finds(soon(None, vec![pool(None, PoolState::Exported)]), &[]);
-    finds(soon(Some(2), vec![online(Some(1))]), &[]);
+    finds(soon(1, vec![pool(1, PoolState::Exported)]), &[]);
+    finds(soon(2, vec![online(1)]), &[]);
 }
 
 #[test]
@@ -409,11 +410,7 @@ fn a_change_that_does_not_end_is_found_on_any_node() {
     };
     let cause = |observed: Observed| findings(&observed).remove(0).cause;
     assert_eq!(
-        cause(Observed { reports: vec![own(None, stuck())], ..alone() }),
-        "Deleting volume \"x\" has not finished: it waits for a response from /dev/sdb."
-    );
-    assert_eq!(
-        cause(Observed { reports: vec![own(Some(2), stuck())], ..cluster() }),
+        cause(Observed { reports: vec![own(2, stuck())], ..cluster() }),
         "Node 2 (server2): deleting volume \"x\" has not finished: it waits for a response from /dev/sdb."
     );
 }
@@ -424,13 +421,12 @@ fn a_finding_says_since_when() {
     let down_at = |id, at| ClusterNode { down_since: Some(Since::exactly(at)), ..down(id) };
     let at = |at| Some(Since::exactly(at));
     // There was a majority until the second voter was lost.
-    let nodes = Some(vec![node(1), down_at(2, 60), down_at(3, 50)]);
-    assert_eq!(since(Observed { nodes, ..cluster() }), [at(60), at(60), at(50)]);
-    let both = Some(vec![node(1), down_at(2, 60), down_at(3, 50)]);
+    let nodes = vec![node(1), down_at(2, 60), down_at(3, 50)];
+    assert_eq!(since(Observed { nodes: nodes.clone(), ..cluster() }), [at(60), at(60), at(50)]);
     let volumes = vec![volume(&[(2, InSync), (3, InSync)])];
-    assert_eq!(since(Observed { nodes: both, volumes, ..cluster() })[0], at(60), "the last that had it");
+    assert_eq!(since(Observed { nodes, volumes, ..cluster() })[0], at(60), "the last that had it");
     let maintenance = ClusterNode { maintenance: true, maintenance_since: Some(70), ..node(2) };
-    let nodes = Some(vec![node(1), maintenance, node(3)]);
+    let nodes = vec![node(1), maintenance, node(3)];
     assert_eq!(since(Observed { nodes, ..cluster() }), [at(70)]);
     let behind = |since| syncing(CopySync { since, ..samples::sync() });
     let earlier = Some(Since { at: 30, or_earlier: true });
@@ -438,7 +434,7 @@ fn a_finding_says_since_when() {
     assert_eq!(since(Observed { volumes, ..cluster() }), [earlier]);
     let read_only = FaultKind::PoolReadOnly { pool: "default".into() };
     let reports = vec![Report { since: at(15), ..report(2, read_only) }];
-    let pools = vec![pool(Some(2), PoolState::ReadOnly)];
+    let pools = vec![pool(2, PoolState::ReadOnly)];
     assert_eq!(since(Observed { pools, reports, ..cluster() }), [at(15)]);
 }
 
@@ -522,17 +518,17 @@ fn a_lost_copy_of_the_record_says_what_may_be_missing() {
         missing: RecordMissing::Change(8),
         used: 7,
     };
-    let reports = vec![own(None, OwnFault::Node(FaultKind::RecordFault(fault)))];
+    let reports = vec![own(1, OwnFault::Node(FaultKind::RecordFault(fault)))];
     assert_eq!(
         findings(&Observed { reports, ..alone() }).remove(0).cause,
-        "This node: copy 1 of its own record /var/lib/ursa/record is damaged; the other copy, change 7, is used. Change 8 of pools, targets, LUN maps or hosts is lost."
+        "Node 1 (server1): copy 1 of its own record /var/lib/ursa/record is damaged; the other copy, change 7, is used. Change 8 of pools, targets, LUN maps or hosts is lost."
     );
 }
 
 #[test]
 fn a_node_that_is_cut_off_is_named_with_those_that_reach_it() {
     let first = |observed: &Observed| findings(observed).remove(0);
-    let nodes = Some(vec![node(1), node(2), cut_off(3, &[2])]);
+    let nodes = vec![node(1), node(2), cut_off(3, &[2])];
     let found = first(&Observed { nodes, ..cluster() });
     assert_eq!(
         (found.cause.as_str(), found.command.as_str()),
@@ -554,7 +550,7 @@ fn facts_arrive_as_they_were_sent() {
     let reports = vec![
         report(1, FaultKind::RecordLatched),
         report(2, disk_failed()),
-        own(None, OwnFault::AuditUnavailable { directory: "/a".into(), error: "no space".into() }),
+        own(1, OwnFault::AuditUnavailable { directory: "/a".into(), error: "no space".into() }),
     ];
     let sent = serde_json::to_string(&reports).unwrap();
     assert_eq!(serde_json::from_str::<Vec<Report>>(&sent).unwrap(), reports);

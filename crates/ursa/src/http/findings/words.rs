@@ -44,7 +44,7 @@ pub(super) fn told(found: &Found<'_>, nodes: &[ClusterNode]) -> Finding {
         action: (!what.ends_automatically()).then_some(action),
         command,
         seen_by: match what {
-            What::Own(reports) => reports.iter().filter_map(|report| report.node).collect(),
+            What::Own(reports) => reports.iter().map(|report| report.node).collect(),
             _ => Vec::new(),
         },
     }
@@ -97,6 +97,11 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
             ),
             action: "Bring back the nodes that are down".into(),
             command: NODES.into(),
+        },
+        What::RecordSilent if nodes.len() == 1 => Words {
+            cause: "The node's copy of the cluster's record does not respond: nothing can be changed.".into(),
+            action: "Check the disk of its data directory (dmesg)".into(),
+            command: LOG.into(),
         },
         What::RecordSilent => Words {
             cause: "The cluster's record is unavailable: nothing can be changed, and no node can be declared lost.".into(),
@@ -259,7 +264,7 @@ fn of_silent(missing: &Missing, reports_state: bool) -> Words {
     }
 }
 
-fn of_read_only(name: &str, pool: &str, node: Option<u16>) -> Words {
+fn of_read_only(name: &str, pool: &str, node: u16) -> Words {
     Words {
         cause: format!("Pool {pool} is read-only: a metadata write failed. Volume I/O continues."),
         action: "Check its disks (dmesg), then reopen it".into(),
@@ -267,12 +272,8 @@ fn of_read_only(name: &str, pool: &str, node: Option<u16>) -> Words {
     }
 }
 
-/// `node 2 (san2)`, or `this node` without a cluster.
 fn whose(report: &Report) -> String {
-    match report.node {
-        Some(node) => node_words(node, report.node_name.as_deref().unwrap_or_default()),
-        None => "this node".to_owned(),
-    }
+    node_words(report.node, &report.node_name)
 }
 
 fn of_reports(reports: &[&Report], nodes: &[ClusterNode]) -> Words {
@@ -294,21 +295,15 @@ fn of_reports(reports: &[&Report], nodes: &[ClusterNode]) -> Words {
             command: "systemctl restart ursa".into(),
         },
         OwnFault::ChangeStuck { what, waits_for } => Words {
-            cause: match report.node {
-                Some(_) => format!("{who}: {what} has not finished: it waits for {waits_for}."),
-                None => format!("{} has not finished: it waits for {waits_for}.", capital(what)),
-            },
+            cause: format!("{who}: {what} has not finished: it waits for {waits_for}."),
             action: "Fix what it waits for; it then continues automatically".into(),
             command: LOG.into(),
         },
-        OwnFault::PoolFullSoon { pool, forecast } => {
-            let on = report.node.map(|_| format!(" on {}", whose(report))).unwrap_or_default();
-            Words {
-                cause: format!("Pool {pool}{on} is filling up. {forecast}"),
-                action: "Add a disk to it, or delete volumes that are not needed".into(),
-                command: format!("ursa pool add-disk {pool} DISK{}", at(report.node)),
-            }
-        }
+        OwnFault::PoolFullSoon { pool, forecast } => Words {
+            cause: format!("Pool {pool} on {} is filling up. {forecast}", whose(report)),
+            action: "Add a disk to it, or delete volumes that are not needed".into(),
+            command: format!("ursa pool add-disk {pool} DISK{}", at(report.node)),
+        },
     }
 }
 
@@ -316,7 +311,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
     let report = reports[0];
     let (it, node) = (whose(report), report.node);
     let who = capital(&it);
-    let on = node.map(|_| format!(" on {it}")).unwrap_or_default();
+    let on = format!(" on {it}");
     match kind {
         FaultKind::RecordFault(fault) => of_record_fault(&who, fault),
         FaultKind::RecordLatched => Words {
@@ -342,8 +337,12 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         },
         FaultKind::RecordStalled { stall, data_dir } => Words {
             cause: format!(
-                "{who} cannot write its copy of the cluster's record{}. Its vote is missing, and it does not see changes.",
-                Stall::of_code(*stall).map(|stall| format!(": {stall}")).unwrap_or_default()
+                "{who} cannot write its copy of the cluster's record{}. {}.",
+                Stall::of_code(*stall).map(|stall| format!(": {stall}")).unwrap_or_default(),
+                match nodes {
+                    [_] => "Nothing can be changed",
+                    _ => "Its vote is missing, and it does not see changes",
+                }
             ),
             action: format!(
                 "Check the disk and the free space of {}; the node then recovers automatically",
@@ -366,7 +365,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             cause: format!(
                 "{who} does not take part in its cluster: cluster failed: {error}. It serves only volumes that have never had a copy on another node; its other copies are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
             ),
-            action: "Repair the cause; if it cannot be repaired, `ursa node leave --forget` makes it a standalone node that can join again".into(),
+            action: "Repair the cause; if it cannot be repaired, `ursa node leave --forget` lets the node leave its cluster for a new one of its own, from which it can join again".into(),
             command: LOG.into(),
         },
         FaultKind::NodeSetBack { seen_start } => Words {
@@ -381,7 +380,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                 "{who} was set back to an earlier state: it has lost changes of the cluster's record that it had confirmed, so it no longer votes and does not take part in the cluster."
             ),
             action: "Remove it from the cluster on another node, and let it join again".into(),
-            command: format!("ursa node remove {}", node.map_or("NODE".into(), |node| node.to_string())),
+            command: format!("ursa node remove {node}"),
         },
         FaultKind::LinkAddressMissing { address, error } => Words {
             cause: format!("{who} cannot listen for other nodes at {address} ({error}). Its other addresses work."),
@@ -538,14 +537,9 @@ fn of_set_back((pool, on, disks): (&str, &str, &str), resynced: usize, stuck: &[
     }
 }
 
-/// `default on node 2 (san2)`; without a cluster only the name.
+/// `default on node 2 (san2)`.
 fn pool_of(pool: &Pool) -> String {
-    match pool.node {
-        Some(node) => {
-            format!("{} on {}", pool.name, node_words(node, pool.node_name.as_deref().unwrap_or_default()))
-        }
-        None => pool.name.clone(),
-    }
+    format!("{} on {}", pool.name, node_words(pool.node, &pool.node_name))
 }
 
 fn reason(pool: &Pool) -> String {
@@ -553,17 +547,18 @@ fn reason(pool: &Pool) -> String {
 }
 
 fn rebuild(pool: &Pool, impact: Impact) -> String {
-    match pool.node {
-        Some(node) if impact.can_rebuild => format!(
-            " (if it is lost, rebuild its copies in another pool there: `ursa volume copy rebuild VOLUME --on {node}`)"
+    match impact.can_rebuild {
+        true => format!(
+            " (if it is lost, rebuild its copies in another pool there: `ursa volume copy rebuild VOLUME --on {}`)",
+            pool.node
         ),
-        _ => String::new(),
+        false => String::new(),
     }
 }
 
 /// The option that names a node in a command.
-fn at(node: Option<u16>) -> String {
-    node.map(|node| format!(" --node {node}")).unwrap_or_default()
+fn at(node: u16) -> String {
+    format!(" --node {node}")
 }
 
 fn node_words(id: u16, name: &str) -> String {

@@ -140,7 +140,7 @@ async fn at_another_node(
         Err(refusal) => return Some(refusal.into_response()),
     };
     let candidate = |(node, text): (u16, String)| Candidate {
-        node: Some(node),
+        node,
         node_name: names.get(&node).cloned().unwrap_or_default(),
         pool: None,
         rule: Some("node_unreachable".into()),

@@ -10,30 +10,23 @@ pub(in crate::http) fn of_copy(volume: &str, node: u16) -> String {
 }
 
 /// The ID of a verification of a volume by a node.
-pub(in crate::http) fn of_verification(volume: VolumeId, node: Option<u16>) -> String {
-    with_node(format!("verify.{volume}"), node)
+pub(in crate::http) fn of_verification(volume: VolumeId, node: u16) -> String {
+    format!("verify.{volume}.{node}")
 }
 
-/// The ID of a scrub of a volume by a node, which may be in no cluster.
-pub(in crate::http) fn of_scrub(volume: VolumeId, node: Option<u16>) -> String {
-    with_node(format!("scrub.{volume}"), node)
+/// The ID of a scrub of a volume by a node.
+pub(in crate::http) fn of_scrub(volume: VolumeId, node: u16) -> String {
+    format!("scrub.{volume}.{node}")
 }
 
 /// The ID of the conversion of a node's copy of a volume.
-pub(in crate::http) fn of_conversion(volume: VolumeId, node: Option<u16>) -> String {
-    with_node(format!("convert.{volume}"), node)
+pub(in crate::http) fn of_conversion(volume: VolumeId, node: u16) -> String {
+    format!("convert.{volume}.{node}")
 }
 
-/// The ID of a change of a node, which may be in no cluster.
-pub(in crate::http) fn of_change(number: u64, node: Option<u16>) -> String {
-    with_node(format!("change.{number}"), node)
-}
-
-fn with_node(id: String, node: Option<u16>) -> String {
-    match node {
-        Some(node) => format!("{id}.{node}"),
-        None => id,
-    }
+/// The ID of a change of a node.
+pub(in crate::http) fn of_change(number: u64, node: u16) -> String {
+    format!("change.{number}.{node}")
 }
 
 /// The volume's ID in the ID of a job. For a change, something else.
@@ -41,7 +34,7 @@ pub(super) fn volume_of(id: &str) -> &str {
     id.split('.').nth(1).unwrap_or_default()
 }
 
-/// The node to which the job belongs; `None`: it belongs to the cluster, or to a node in no cluster.
+/// The node to which the job belongs; `None`: it belongs to the cluster.
 pub(in crate::http) fn node_of(id: &str) -> Option<u16> {
     let mut parts = id.split('.');
     match parts.next()? {
@@ -67,13 +60,11 @@ mod tests {
     #[test]
     fn a_job_says_whose_it_is() {
         let volume = VolumeId([7; 16]);
-        let verify = of_verification(volume, Some(2));
+        let verify = of_verification(volume, 2);
         assert_eq!((volume_of(&verify), node_of(&verify)), (volume.to_string().as_str(), Some(2)));
-        assert_eq!(node_of(&of_scrub(volume, Some(4))), Some(4));
-        assert_eq!(node_of(&of_scrub(volume, None)), None);
-        assert_eq!(node_of(&of_conversion(volume, Some(4))), Some(4));
-        assert_eq!(node_of(&of_change(5, Some(3))), Some(3));
-        assert_eq!(node_of(&of_change(5, None)), None);
+        assert_eq!(node_of(&of_scrub(volume, 4)), Some(4));
+        assert_eq!(node_of(&of_conversion(volume, 4)), Some(4));
+        assert_eq!(node_of(&of_change(5, 3)), Some(3));
         let copy = of_copy("ab", 3);
         assert_eq!((volume_of(&copy), node_of(&copy)), ("ab", None), "the cluster's");
         for id in ["", "verify", "verify.ab", "verify.ab.x", "change.1.70000", "other.1.2"] {

@@ -122,7 +122,7 @@ pub(super) async fn cancel(
     if dry_run {
         return would::cancel(&state, &job).await;
     }
-    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node);
     match job.kind {
         JobKind::AddCopy | JobKind::MoveCopy => {
             state.call(move |control| async move { control.cancel_copy(&volume, node).await }).await?;
@@ -184,7 +184,7 @@ pub(super) async fn pause(
     if !job.can_be_paused {
         return Err(not_pausable(&job));
     }
-    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node);
     let pause =
         move |control: Rc<Control>| async move { control.pause_sync(&volume, node, &caller.name).await };
     state.call(pause).await?;
@@ -211,7 +211,7 @@ pub(super) async fn resume(
         let is_sync = matches!(job.kind, JobKind::Sync | JobKind::AddCopy | JobKind::MoveCopy);
         return if is_sync { Ok(axum::Json(job)) } else { Err(not_pausable(&job)) };
     }
-    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node);
     state.call(move |control| async move { control.resume_sync(&volume, node).await }).await?;
     // The resync may have finished by now.
     let now = find(&state, &id).await;
@@ -267,8 +267,8 @@ async fn find_under_way(state: &State, id: &str) -> Result<Job, Refusal> {
 /// The jobs that this node knows.
 #[derive(Default)]
 struct Known {
-    /// This node's number; `None` if it takes no part in its cluster.
-    node: Option<u16>,
+    /// This node's number.
+    node: u16,
     /// Volumes of the cluster with jobs on their copies.
     volumes: Vec<CopiesStatus>,
     /// Verifications by this node.

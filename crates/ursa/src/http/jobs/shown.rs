@@ -29,7 +29,6 @@ pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
             (None, _) => JobState::Running,
         };
         Some(Job {
-            node: Some(copy.node),
             from_node,
             progress: sync
                 .zip(done)
@@ -45,18 +44,17 @@ pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
             can_be_cancelled: kind != JobKind::Sync,
             can_be_paused: stands && paused.is_none(),
             paused: paused.map(|pause| SyncPaused { by: pause.by.clone(), since: pause.at }),
-            ..plain(id::of_copy(&entry.id, copy.node), kind, entry.name.clone(), state)
+            ..plain((id::of_copy(&entry.id, copy.node), copy.node), kind, entry.name.clone(), state)
         })
     };
     entry.copies.iter().filter_map(job).collect()
 }
 
 /// A verification by the node with this number.
-pub(super) fn of_verification(id: VolumeId, found: Verification, node: Option<u16>) -> Job {
+pub(super) fn of_verification(id: VolumeId, found: Verification, node: u16) -> Job {
     let rate = (found.done * 1000).checked_div(found.took.as_millis() as u64).unwrap_or_default();
     let state = if found.done == 0 { JobState::Waiting } else { JobState::Running };
     Job {
-        node,
         progress: Some(part_done(&found)),
         bytes_done: Some(found.done),
         bytes_total: Some(found.total),
@@ -65,16 +63,15 @@ pub(super) fn of_verification(id: VolumeId, found: Verification, node: Option<u1
         age_s: Some(found.age.as_secs()),
         waits_for: (found.done == 0).then(|| "its turn".to_owned()),
         can_be_cancelled: true,
-        ..plain(id::of_verification(id, node), JobKind::Verify, found.volume, state)
+        ..plain((id::of_verification(id, node), node), JobKind::Verify, found.volume, state)
     }
 }
 
 /// A scrub by the node with this number.
-pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: Option<u16>) -> Job {
+pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: u16) -> Job {
     let rate = (scrub.read * 1000).checked_div(scrub.took.as_millis() as u64).unwrap_or_default();
     let state = if scrub.waits_for.is_some() { JobState::Waiting } else { JobState::Running };
     Job {
-        node,
         progress: Some(part_of(scrub.done, scrub.total)),
         bytes_done: Some(scrub.done),
         bytes_total: Some(scrub.total),
@@ -84,17 +81,16 @@ pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: Option<u16>) -
         age_s: Some(scrub.age.as_secs()),
         waits_for: scrub.waits_for.map(str::to_owned),
         can_be_cancelled: true,
-        ..plain(id::of_scrub(id, node), JobKind::Scrub, scrub.volume, state)
+        ..plain((id::of_scrub(id, node), node), JobKind::Scrub, scrub.volume, state)
     }
 }
 
 /// The conversion of a copy by the node with this number.
-pub(super) fn of_conversion(id: VolumeId, found: Conversion, node: Option<u16>) -> Job {
+pub(super) fn of_conversion(id: VolumeId, found: Conversion, node: u16) -> Job {
     let rate = (found.copied * 1000).checked_div(found.age.as_millis() as u64).unwrap_or_default();
     let is_waiting = found.problem.is_some() || found.copied == 0;
     let state = if is_waiting { JobState::Waiting } else { JobState::Running };
     Job {
-        node,
         progress: Some(part_of(found.done, found.total)),
         bytes_done: Some(found.done),
         bytes_total: Some(found.total),
@@ -103,7 +99,7 @@ pub(super) fn of_conversion(id: VolumeId, found: Conversion, node: Option<u16>) 
         age_s: Some(found.age.as_secs()),
         waits_for: is_waiting.then(|| found.problem.unwrap_or_else(|| "its turn".to_owned())),
         can_be_cancelled: true,
-        ..plain(id::of_conversion(id, node), JobKind::Convert, found.volume, state)
+        ..plain((id::of_conversion(id, node), node), JobKind::Convert, found.volume, state)
     }
 }
 
@@ -117,7 +113,6 @@ pub(super) fn of_change(change: ChangeStatus) -> Job {
     let gets_on = zeroed.is_some_and(|zeroed| zeroed.gets_on);
     let state = if gets_on { JobState::Running } else { JobState::Waiting };
     Job {
-        node: change.node,
         progress: zeroed.map(|zeroed| zeroed.done.0 as f64 / zeroed.total.0 as f64),
         bytes_done: zeroed.map(|zeroed| zeroed.done.0),
         bytes_total: zeroed.map(|zeroed| zeroed.total.0),
@@ -125,12 +120,12 @@ pub(super) fn of_change(change: ChangeStatus) -> Job {
         eta_s: rate.filter(|_| gets_on).and_then(|rate| left.checked_div(rate)),
         age_s,
         waits_for: (!gets_on).then(|| change.waits_for.to_string()),
-        ..plain(id, JobKind::Change, subject, state)
+        ..plain((id, change.node), JobKind::Change, subject, state)
     }
 }
 
 /// A job that ended at this time, in seconds since 1970; `here` is the number of this node.
-pub(super) fn of_ended(job: EndedJob, here: Option<u16>, at: u64) -> Job {
+pub(super) fn of_ended(job: EndedJob, here: u16, at: u64) -> Job {
     let EndedJob { work, subject, outcome, reason, took } = job;
     let state = match outcome {
         JobOutcome::Done => JobState::Ended,
@@ -144,7 +139,7 @@ pub(super) fn of_ended(job: EndedJob, here: Option<u16>, at: u64) -> Job {
             let progress = (outcome == JobOutcome::Done && kind != JobKind::RemoveCopy).then_some(1.0);
             let id = id::of_copy(&volume, node);
             let (cause, ended) = (cause.map(|cause| cause.to_string()), Some(end));
-            Job { node: Some(node), from_node, progress, cause, ended, ..plain(id, kind, subject, state) }
+            Job { from_node, progress, cause, ended, ..plain((id, node), kind, subject, state) }
         }
         EndedWork::Verification { volume, found } => {
             let end = JobEnd {
@@ -156,35 +151,31 @@ pub(super) fn of_ended(job: EndedJob, here: Option<u16>, at: u64) -> Job {
                 ..end
             };
             Job {
-                node: here,
                 progress: Some(part_done(&found)),
                 bytes_done: Some(found.done),
                 bytes_total: Some(found.total),
                 ended: Some(end),
-                ..plain(id::of_verification(volume, here), JobKind::Verify, subject, state)
+                ..plain((id::of_verification(volume, here), here), JobKind::Verify, subject, state)
             }
         }
         EndedWork::Scrub { volume, found } => Job {
-            node: here,
             progress: Some(part_of(found.done, found.total)),
             bytes_done: Some(found.done),
             bytes_total: Some(found.total),
             ended: Some(end),
-            ..plain(id::of_scrub(volume, here), JobKind::Scrub, subject, state)
+            ..plain((id::of_scrub(volume, here), here), JobKind::Scrub, subject, state)
         },
         EndedWork::Conversion { volume, found } => Job {
-            node: here,
             progress: Some(part_of(found.done, found.total)),
             bytes_done: Some(found.done),
             bytes_total: Some(found.total),
             ended: Some(end),
-            ..plain(id::of_conversion(volume, here), JobKind::Convert, subject, state)
+            ..plain((id::of_conversion(volume, here), here), JobKind::Convert, subject, state)
         },
-        EndedWork::Change { number } => Job {
-            node: here,
-            ended: Some(end),
-            ..plain(id::of_change(number, here), JobKind::Change, subject, state)
-        },
+        EndedWork::Change { number } => {
+            let id = (id::of_change(number, here), here);
+            Job { ended: Some(end), ..plain(id, JobKind::Change, subject, state) }
+        }
     }
 }
 
@@ -207,14 +198,14 @@ fn part_of(done: u64, total: u64) -> f64 {
     (done as f64 / total.max(1) as f64).min(1.0)
 }
 
-/// A job with no other properties.
-fn plain(id: String, kind: JobKind, subject: String, state: JobState) -> Job {
+/// A job with no other properties; `id`: its ID, and the number of its node.
+fn plain((id, node): (String, u16), kind: JobKind, subject: String, state: JobState) -> Job {
     Job {
         id,
         kind,
         subject,
         state,
-        node: None,
+        node,
         from_node: None,
         progress: None,
         bytes_done: None,
@@ -306,7 +297,7 @@ mod tests {
     fn work_on_a_copy_is_a_job() {
         assert!(of_volume(&volume(&[(1, InSync, None), (2, InSync, None)], &[])).is_empty());
         let sync = of_volume(&volume(&[(1, InSync, None), (2, Joining, None)], &[(1, Cause::Restarted)]));
-        assert_eq!((sync.len(), sync[0].kind, sync[0].node), (1, JobKind::Sync, Some(2)));
+        assert_eq!((sync.len(), sync[0].kind, sync[0].node), (1, JobKind::Sync, 2));
         assert_eq!((sync[0].progress, sync[0].bytes_done, sync[0].eta_s), (Some(0.75), Some(300), Some(2)));
         assert_eq!(sync[0].cause.as_deref(), Some("its node restarted"));
         assert!(!sync[0].can_be_cancelled);
@@ -351,7 +342,7 @@ mod tests {
     fn a_change_says_how_far_its_zeroing_is() {
         let change = |zeroed| ChangeStatus {
             number: 7,
-            node: Some(2),
+            node: 2,
             work: Work { doing: Doing::MakeVolume, name: "db".into() },
             age: Duration::from_secs(12),
             waits_for: WaitsFor::Disks(vec!["/dev/sdb".into()]),
@@ -388,11 +379,11 @@ mod tests {
             waits_for: None,
             left: Some(Duration::from_secs(10)),
         };
-        let job = of_scrub(VolumeId([5; 16]), running.clone(), Some(2));
+        let job = of_scrub(VolumeId([5; 16]), running.clone(), 2);
         assert_eq!((job.state, job.eta_s, job.progress), (JobState::Running, Some(10), Some(0.5)));
         let waits_for = Some("the copy on this node to be in sync");
         let interrupted = Scrub { state: ScrubState::Interrupted, waits_for, left: None, ..running };
-        let job = of_scrub(VolumeId([5; 16]), interrupted, Some(2));
+        let job = of_scrub(VolumeId([5; 16]), interrupted, 2);
         assert_eq!((job.state, job.eta_s, job.can_be_cancelled), (JobState::Waiting, None, true));
         assert_eq!(job.waits_for.as_deref(), waits_for);
     }
@@ -419,8 +410,8 @@ mod tests {
             reason: Some("copies differ in 512 bytes".into()),
             took: Some(Duration::from_secs(7)),
         };
-        let job = of_ended(compared.clone(), Some(2), 1000);
-        assert_eq!((job.state, job.node, job.can_be_cancelled), (JobState::Ended, Some(2), false));
+        let job = of_ended(compared.clone(), 2, 1000);
+        assert_eq!((job.state, job.node, job.can_be_cancelled), (JobState::Ended, 2, false));
         assert_eq!(id::node_of(&job.id), Some(2));
         let end = job.ended.unwrap();
         assert_eq!((end.at, end.took_s), (1000, Some(7)));
@@ -430,14 +421,14 @@ mod tests {
         let work = CopyWork::Move { from: 1 };
         let work = EndedWork::Copy { volume: "ab".into(), node: 3, work, cause: Some(Cause::Silent) };
         let moved = EndedJob { work, outcome: JobOutcome::Cancelled, ..compared.clone() };
-        let job = of_ended(moved, Some(2), 1000);
+        let job = of_ended(moved, 2, 1000);
         assert_eq!((job.id.as_str(), job.kind), ("copy.ab.3", JobKind::MoveCopy));
         assert_eq!((job.state, job.ended.is_some()), (JobState::Cancelled, true));
-        assert_eq!((job.node, job.from_node, job.progress), (Some(3), Some(1), None));
+        assert_eq!((job.node, job.from_node, job.progress), (3, Some(1), None));
 
         let work = EndedWork::Change { number: 7 };
         let change = EndedJob { work, outcome: JobOutcome::Failed, ..compared };
-        let job = of_ended(change, None, 1000);
-        assert_eq!((job.id.as_str(), job.node, job.state), ("change.7", None, JobState::Failed));
+        let job = of_ended(change, 2, 1000);
+        assert_eq!((job.id.as_str(), job.node, job.state), ("change.7.2", 2, JobState::Failed));
     }
 }

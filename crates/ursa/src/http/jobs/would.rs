@@ -15,7 +15,7 @@ use crate::http::state::State;
 
 /// Answers a dry run of a job's cancellation.
 pub(super) async fn cancel(state: &State, job: &Job) -> Result<Response, Refusal> {
-    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node);
     match job.kind {
         JobKind::AddCopy | JobKind::MoveCopy => {
             let check =
@@ -32,7 +32,7 @@ pub(super) async fn cancel(state: &State, job: &Job) -> Result<Response, Refusal
 }
 
 fn cancelling(job: &Job) -> Vec<String> {
-    let (volume, node) = (&job.subject, job.node.unwrap_or_default());
+    let (volume, node) = (&job.subject, job.node);
     match (job.kind, job.from_node) {
         (JobKind::RemoveCopy, _) => vec![
             format!("the copy of volume {volume} on node {node} stays"),
@@ -64,7 +64,7 @@ fn cancelling(job: &Job) -> Vec<String> {
 pub(super) fn not_cancellable(job: &Job) -> Refusal {
     let (detail, hint) = match job.kind {
         JobKind::Sync => {
-            let (volume, node) = (&job.subject, job.node.unwrap_or_default());
+            let (volume, node) = (&job.subject, job.node);
             let detail = format!(
                 "a resync cannot be cancelled: the copy of volume {volume:?} on node {node} provides no redundancy until it is in sync"
             );
@@ -93,7 +93,7 @@ mod tests {
             kind,
             subject: "db".into(),
             state: JobState::Running,
-            node: Some(3),
+            node: 3,
             from_node,
             progress: None,
             bytes_done: Some(4096),

@@ -180,7 +180,7 @@ mod tests {
     }
 
     fn sample(at: u64) -> Result<Option<LiveSample>, Missing> {
-        Ok(Some(LiveSample { at, node: Some(2), ..LiveSample::default() }))
+        Ok(Some(LiveSample { at, node: 2, ..LiveSample::default() }))
     }
 
     fn missing(reason: &str) -> Result<Option<LiveSample>, Missing> {

@@ -21,28 +21,29 @@ pub(super) struct Known {
     pub(super) nodes: Vec<ClusterNode>,
     pub(super) pools: Vec<Pool>,
     pub(super) missing: Vec<Missing>,
-    /// The name of the queried node.
-    pub(super) name: String,
+    /// The number and name of the queried node.
+    pub(super) here: (u16, String),
 }
 
 /// A candidate for each wanted node, ordered by number.
 pub(super) fn all(wanted: &Wanted<'_>, known: &Known) -> Vec<Candidate> {
     if known.nodes.is_empty() {
         let pools: Vec<&Pool> = known.pools.iter().collect();
-        return vec![in_pools(wanted, None, &known.name, &pools)];
+        let (here, name) = &known.here;
+        return vec![in_pools(wanted, *here, name, &pools)];
     }
     let asked = |node: &&ClusterNode| wanted.nodes.is_empty() || wanted.nodes.contains(&node.id);
     let mut all: Vec<Candidate> =
         known.nodes.iter().filter(asked).map(|node| on_node(wanted, node, known)).collect();
     for id in wanted.nodes.iter().filter(|id| !known.nodes.iter().any(|node| node.id == **id)) {
         let text = format!("node {id} is not in the cluster");
-        all.push(refused((Some(*id), ""), None, "node_not_found", text));
+        all.push(refused((*id, ""), None, "node_not_found", text));
     }
     all
 }
 
 fn on_node(wanted: &Wanted<'_>, node: &ClusterNode, known: &Known) -> Candidate {
-    let who = (Some(node.id), node.name.as_str());
+    let who = (node.id, node.name.as_str());
     let missing = known.missing.iter().find(|missing| missing.node == node.id);
     match node {
         ClusterNode { witness: true, .. } => {
@@ -57,13 +58,13 @@ fn on_node(wanted: &Wanted<'_>, node: &ClusterNode, known: &Known) -> Candidate 
             refused(who, None, "node_unanswered", format!("its pools are unknown: {reason}"))
         }
         _ => {
-            let pools: Vec<&Pool> = known.pools.iter().filter(|pool| pool.node == Some(node.id)).collect();
-            in_pools(wanted, Some(node.id), &node.name, &pools)
+            let pools: Vec<&Pool> = known.pools.iter().filter(|pool| pool.node == node.id).collect();
+            in_pools(wanted, node.id, &node.name, &pools)
         }
     }
 }
 
-fn in_pools(wanted: &Wanted<'_>, node: Option<u16>, name: &str, pools: &[&Pool]) -> Candidate {
+fn in_pools(wanted: &Wanted<'_>, node: u16, name: &str, pools: &[&Pool]) -> Candidate {
     let who = (node, name);
     let named = |name: &str| pools.iter().find(|pool| pool.name == name);
     let pool = match (wanted.pool, pools) {
@@ -110,7 +111,7 @@ fn in_pools(wanted: &Wanted<'_>, node: Option<u16>, name: &str, pools: &[&Pool])
     Candidate { node, node_name: name.to_owned(), pool: Some(pool.name.clone()), rule: None, text: room }
 }
 
-fn refused((node, name): (Option<u16>, &str), pool: Option<&str>, rule: &str, text: String) -> Candidate {
+fn refused((node, name): (u16, &str), pool: Option<&str>, rule: &str, text: String) -> Candidate {
     Candidate {
         node,
         node_name: name.to_owned(),
@@ -147,8 +148,8 @@ mod tests {
             scrub: None,
             used: 0,
             logs: None,
-            node: Some(node),
-            node_name: None,
+            node,
+            node_name: format!("server{node}"),
         }
     }
 
@@ -180,7 +181,7 @@ mod tests {
                 pool(10, "only", 1 << 40, DiskFailed),
             ],
             missing: vec![Missing { node: 11, node_name: "server11".into(), reason: "it is old".into() }],
-            name: "server1".into(),
+            here: (1, "server1".into()),
         };
         let wanted = Wanted { pool: None, kind: VolumeKind::Thick, size: (1 << 20) + 1, nodes: &[] };
         let rules: Vec<Option<String>> = all(&wanted, &known).into_iter().map(|found| found.rule).collect();

@@ -208,10 +208,10 @@ pub(super) async fn room_for(
     needs: impl Fn(u64) -> u64,
 ) -> Result<Vec<Candidate>, Refusal> {
     let of_copies: Vec<u16> = volume.copies.iter().map(|copy| copy.node).collect();
-    let (of_state, one, id) = (state.name.clone(), volume.clone(), volume.id.clone());
+    let (one, id) = (volume.clone(), volume.id.clone());
     let look = move |control: Rc<Control>| async move {
-        let here = control.number();
-        let others = || of_copies.iter().copied().filter(|node| Some(*node) != here);
+        let here = control.number_and_name();
+        let others = || of_copies.iter().copied().filter(|node| *node != here.0);
         let nodes = if of_copies.is_empty() { Vec::new() } else { nodes(&control).await };
         // Each node reports the pool of its copy, and the space it takes there.
         let questions = others().map(|node| (node, format!("{VOLUMES} {id}"))).collect();
@@ -220,10 +220,10 @@ pub(super) async fn room_for(
         let questions = others().map(|node| (node, POOLS.to_owned())).collect();
         let (mut pools, missing) = peers::ask(&control, questions).await?.read::<Pool>();
         pools.extend(pools::all(&control));
-        Ok((there, Room { nodes, pools, missing }))
+        Ok((there, Room { nodes, pools, missing, here }))
     };
     let (there, room) = state.call(look).await?;
-    Ok(room.of_each(&of_state, volume, there, (kind, needs)))
+    Ok(room.of_each(volume, there, (kind, needs)))
 }
 
 /// What is known about the nodes with a copy.
@@ -231,46 +231,43 @@ struct Room {
     nodes: Vec<ClusterNode>,
     pools: Vec<Pool>,
     missing: Vec<Missing>,
+    /// The number and name of this node.
+    here: (u16, String),
 }
 
 impl Room {
     /// Whether each node has space; `there` is what the nodes report about their copies.
     fn of_each(
         self,
-        name: &str,
         volume: &Volume,
         there: Vec<Volume>,
         (kind, needs): (VolumeKind, impl Fn(u64) -> u64),
     ) -> Vec<Candidate> {
         // A node in maintenance grows its copy as well.
         let nodes = self.nodes.into_iter().map(|node| ClusterNode { maintenance: false, ..node }).collect();
-        let known =
-            candidates::Known { nodes, pools: self.pools, missing: self.missing, name: name.to_owned() };
-        let by_node: BTreeMap<Option<u16>, &Volume> =
-            there.iter().map(|volume| (here(volume), volume)).collect();
-        let room = |node: Option<u16>| {
+        let here = self.here.0;
+        let known = candidates::Known { nodes, pools: self.pools, missing: self.missing, here: self.here };
+        let told_by =
+            |volume: &Volume| volume.copies.iter().find(|copy| copy.here).map_or(here, |copy| copy.node);
+        let by_node: BTreeMap<u16, &Volume> = there.iter().map(|volume| (told_by(volume), volume)).collect();
+        let room = |node: u16| {
             let told = by_node.get(&node);
             let reserved = told.map_or(0, |told| told.reserved);
-            let nodes: Vec<u16> = node.into_iter().collect();
             candidates::all(
                 &candidates::Wanted {
                     pool: told.map(|told| told.pool.as_str()),
                     kind,
                     // The last piece of what is reserved may be half empty.
                     size: needs(reserved),
-                    nodes: &nodes,
+                    nodes: &[node],
                 },
                 &known,
             )
         };
         match volume.copies.as_slice() {
-            [] => room(None),
-            copies => copies.iter().flat_map(|copy| room(Some(copy.node))).collect(),
+            // The record does not list it.
+            [] => room(here),
+            copies => copies.iter().flat_map(|copy| room(copy.node)).collect(),
         }
     }
-}
-
-/// The node that has reported this volume.
-fn here(volume: &Volume) -> Option<u16> {
-    volume.copies.iter().find(|copy| copy.here).map(|copy| copy.node)
 }

@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn the_plan_says_what_each_node_does() {
         let candidate = |node: u16, rule: Option<&str>| Candidate {
-            node: Some(node),
+            node,
             node_name: format!("san{node}"),
             pool: Some("main".into()),
             rule: rule.map(str::to_owned),

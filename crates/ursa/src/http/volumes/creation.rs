@@ -94,7 +94,7 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
         steps.push(format!("{} of that space is reserved for volume {}", Size(reserve), asked.name));
     }
     if let [only] = taken[..] {
-        let node = only.node.map_or("this node".into(), |node| format!("node {node} ({})", only.node_name));
+        let node = format!("node {} ({})", only.node, only.node_name);
         steps.push(format!("volume {} has {}", asked.name, single_copy(asked.kind, &node)));
     }
     if asked.map {
@@ -118,7 +118,7 @@ fn taken<'a>(found: &'a [Candidate], ranking: &Ranking) -> Result<Vec<&'a Candid
         let status = if code == "no_space" { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::CONFLICT };
         Refusal::new(status, code, format!("cannot create the volume on {}: {}", bad.node_name, bad.text))
     };
-    let of_node = |node: &u16| found.iter().find(|found| found.node == Some(*node));
+    let of_node = |node: &u16| found.iter().find(|found| found.node == *node);
     let ranked: Vec<&Candidate> = ranking.nodes.iter().filter_map(of_node).collect();
     if let Some(bad) = ranked.iter().find(|found| ranking.named && found.rule.is_some()) {
         return Err(refused(bad));
@@ -170,11 +170,12 @@ pub(super) async fn with_candidates(state: &State, asked: &VolumeCreate, refusal
 /// Every node and pool as a candidate, with the rule by which it is not suitable, if any.
 pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Result<Vec<Candidate>, Refusal> {
     placement(asked)?;
-    let nodes = state.call(|control| async move { Ok(nodes(&control).await) }).await?;
+    let look = |control: Rc<Control>| async move { Ok((nodes(&control).await, control.number_and_name())) };
+    let (nodes, here) = state.call(look).await?;
     let whose = if nodes.is_empty() { peers::Asked::This } else { peers::Asked::All };
     let own = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
     let List { items: pools, missing } = peers::list(state, whose, peers::POOLS, own).await?;
-    let known = candidates::Known { nodes, pools, missing, name: state.name.clone() };
+    let known = candidates::Known { nodes, pools, missing, here };
     let nodes = asked.nodes.clone().unwrap_or_default();
     let wanted =
         candidates::Wanted { pool: asked.pool.as_deref(), kind: asked.kind, size: asked.size, nodes: &nodes };
