@@ -165,6 +165,8 @@ fn single_copies_outlive(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), sai
     assert!(is_served(&export));
     let status = problems(&node);
     assert!(status.contains("cluster failed") && status.contains(said), "{status}");
+    // Its own number still means this node.
+    node.ursa(&["pool", "show", "default", "--node", "1"]).expect_ok();
     assert!(node.metrics().contains("\nursa_cluster_record_up 0"), "its metrics say so");
     let told = node.ursa_json(&["events", "--limit", "50"]).to_string();
     assert!(told.contains("cluster_failed"), "{told}");

@@ -62,7 +62,7 @@ impl Control {
     /// All floating addresses.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`].
+    /// [`ControlError::ClusterFailed`].
     pub fn addresses(&self) -> Result<Vec<AddressStatus>, ControlError> {
         let keeper = self.keeper()?;
         let entries = keeper.list::<AddressEntry>(ADDRESSES).into_iter();
@@ -74,7 +74,7 @@ impl Control {
     /// One floating address.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
+    /// [`ControlError::ClusterFailed`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
     pub fn address(&self, address: IpAddr) -> Result<AddressStatus, ControlError> {
         let keeper = self.keeper()?;
         let key = address_key(address);
@@ -89,7 +89,7 @@ impl Control {
     /// or change them.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`].
+    /// [`ControlError::ClusterFailed`].
     pub fn unreadable_addresses(&self) -> Result<Vec<String>, ControlError> {
         Ok(unreadable_in(&*self.keeper()?))
     }
@@ -134,7 +134,7 @@ impl Control {
     /// Removes a floating address from the node that holds it. Sessions through it end.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
+    /// [`ControlError::ClusterFailed`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
     pub async fn remove_address(&self, address: IpAddr) -> Result<(), ControlError> {
         let keeper = self.keeper()?;
         let key = address_key(address);

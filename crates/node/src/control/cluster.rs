@@ -206,9 +206,18 @@ impl EnterError {
 }
 
 impl Control {
-    /// The node's place in a cluster, if it is in one.
+    /// The node's place in its cluster; `None` before its first start has created one, and if this version cannot
+    /// read it.
     pub fn place(&self) -> Option<Place> {
         self.record.borrow().get(CLUSTER)
+    }
+
+    /// The node's place in its cluster, to be changed.
+    ///
+    /// # Errors
+    /// [`ControlError::ClusterFailed`]: this version cannot read it.
+    pub(super) fn own_place(&self) -> Result<Place, ControlError> {
+        self.place().ok_or_else(|| self.why_no_part())
     }
 
     /// Whether the node has a place in a cluster, even if this version cannot read it.
@@ -408,7 +417,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::ClusterWorks`]: a majority is reachable.
     pub async fn force_new_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
-        let before = self.place().ok_or(ControlError::NoCluster)?;
+        let before = self.own_place()?;
         self.check_new_cluster().await?;
         let control = Rc::clone(self);
         self.change(Work::new(Doing::ForceCluster, &self.host.name), |changing| async move {

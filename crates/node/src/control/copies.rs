@@ -51,13 +51,16 @@ impl Control {
     /// The keeper of the node's copies.
     ///
     /// # Errors
-    /// Why the node has none: [`ControlError::ClusterFailed`], [`ControlError::NoCluster`].
+    /// Why the node has none: [`ControlError::ClusterFailed`].
     pub fn keeper(&self) -> Result<Rc<Keeper>, ControlError> {
         let keeper = Shard::current().copies().and_then(|copies| copies.keeper());
-        keeper.ok_or_else(|| match self.cluster_failure() {
-            Some(failure) => ControlError::ClusterFailed(failure.why),
-            None => ControlError::NoCluster,
-        })
+        keeper.ok_or_else(|| self.why_no_part())
+    }
+
+    /// Why the node does not take part in its cluster.
+    pub(super) fn why_no_part(&self) -> ControlError {
+        let why = self.cluster_failure().map(|failure| failure.why);
+        ControlError::ClusterFailed(why.unwrap_or_else(|| "it is about to begin there".into()))
     }
 
     /// What the open pools hold of a volume: at most one copy, unless a pool that had been forgotten came

@@ -228,7 +228,7 @@ pub enum ControlError {
     /// The node could not enter a cluster, or continue in it.
     #[error(transparent)]
     Enter(Box<EnterError>),
-    /// The node is in a cluster, but cannot take part in it.
+    /// The node cannot take part in its cluster now.
     #[error("this node cannot take part in its cluster now: {0}")]
     ClusterFailed(String),
     /// The node is an active member of its cluster, so it cannot leave as an inactive one does.
@@ -239,9 +239,9 @@ pub enum ControlError {
     /// The node is active in a cluster that has no other node.
     #[error("this node is alone in its cluster: there is no other node that it could leave")]
     OnlyNode,
-    /// No other node can join the node's cluster, because the node listens at no address.
+    /// No other node can join this one, because it listens at no address.
     #[error("no other node can join this one: `ursa node init` lets it listen for other nodes")]
-    NoCluster,
+    NotListening,
     /// Only with two nodes can one continue alone.
     #[error(
         "volume {volume:?} cannot have a node continue alone: that is for two nodes without a witness and a volume with a copy on each ({nodes} nodes, {copies} copies here); with three nodes a majority continues, without that risk"

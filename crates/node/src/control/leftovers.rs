@@ -52,15 +52,9 @@ impl Control {
             return None;
         }
         let Ok(keeper) = self.keeper() else {
-            return Some(match self.place() {
-                Some(_) if self.cluster_failure().is_some() => {
-                    "this node does not take part in its cluster (see `ursa status`): the copy on this node cannot be used until it does".into()
-                }
-                Some(_) => "this node has not read the cluster's record yet".into(),
-                None => {
-                    "it is a copy of a cluster's volume, and this node is not in a cluster: it cannot be used here"
-                        .into()
-                }
+            return Some(match self.cluster_failure() {
+                Some(_) => "this node does not take part in its cluster (see `ursa status`): the copy on this node cannot be used until it does".into(),
+                None => "this node has not read the cluster's record yet".into(),
             });
         };
         if self.being_made.borrow().contains_key(&info.id) {

@@ -50,7 +50,7 @@ impl Control {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::EndLife, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
-            let place = control.place().ok_or(ControlError::NoCluster)?;
+            let place = control.own_place()?;
             let incarnation = place.incarnation.max(used);
             control.commit(&changing, vec![set(CLUSTER.into(), &super::Place { incarnation, ..place })]).await
         })

@@ -40,7 +40,7 @@ impl Control {
     /// The links with each of the other nodes, by number. A core that does not respond is skipped.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`].
+    /// [`ControlError::ClusterFailed`].
     pub async fn links(&self) -> Result<Vec<LinkStatus>, ControlError> {
         let keeper = self.keeper()?;
         let by_core = ask_each_core(LINKS_DEADLINE, || async { Copies::current().linked() }).await;

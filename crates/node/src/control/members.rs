@@ -84,7 +84,7 @@ impl Control {
     /// The nodes of the cluster.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`].
+    /// [`ControlError::ClusterFailed`].
     pub async fn nodes(&self) -> Result<Vec<NodeStatus>, ControlError> {
         let keeper = self.keeper()?;
         let status = keeper.store().status(MEMBERS_DEADLINE).await.ok();
@@ -155,7 +155,7 @@ impl Control {
     /// The limit on the total resync rate, in bytes per second.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`].
+    /// [`ControlError::ClusterFailed`].
     pub fn sync_limit(&self) -> Result<Option<u64>, ControlError> {
         Ok(self.keeper()?.sync_limit())
     }

@@ -12,7 +12,7 @@ impl From<ControlError> for Refused {
     fn from(error: ControlError) -> Refused {
         use ControlError as E;
         match error {
-            E::NoCluster | E::ClusterFailed(_) => Refused::NotInCluster,
+            E::ClusterFailed(_) => Refused::NotInCluster,
             E::NotFound { kind, name } => Refused::NotFound { kind: kind.to_owned(), name },
             E::Exists { kind, name } => Refused::Exists { kind: kind.to_owned(), name },
             E::ChoosePool(pools) => Refused::SeveralPools { pools },

@@ -73,7 +73,7 @@ pub(super) async fn init(
     request_body = TokenCreate,
     responses(
         (status = CREATED, description = "The token", body = JoinToken),
-        (status = CONFLICT, description = "`no_cluster`, `no_authority`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`not_listening`, `no_authority`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]

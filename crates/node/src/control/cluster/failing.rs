@@ -222,6 +222,10 @@ mod tests {
             control.begin_in_cluster().await.unwrap();
             let failure = control.cluster_failure().unwrap();
             assert!(failure.why.contains("a later version"), "{failure:?}");
+            let refused = control.leave_cluster().await.unwrap_err().to_string();
+            assert!(refused.contains("a later version"), "{refused}");
+            // Its number is a guess, and may be that of another node.
+            assert!(control.check_is_here(None).is_ok() && control.check_is_here(Some(1)).is_err());
             let kept = control.record.borrow().text(CLUSTER).map(str::to_owned);
             assert_eq!(kept.as_deref(), Some(r#"["since","a later version"]"#));
         });

@@ -62,9 +62,9 @@ impl Control {
     /// copy of a volume.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`], [`ControlError::TakesPart`], [`ControlError::OnlyNode`].
+    /// [`ControlError::ClusterFailed`], [`ControlError::TakesPart`], [`ControlError::OnlyNode`].
     pub async fn check_leaving(&self) -> Result<Leaving, ControlError> {
-        let place = self.place().ok_or(ControlError::NoCluster)?;
+        let place = self.own_place()?;
         if let Some(keeper) = self.keeper().ok().filter(|keeper| keeper.expelled().is_none())
             && keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok()
         {
@@ -84,7 +84,7 @@ impl Control {
     /// # Errors
     /// As [`Control::check_leaving`]; [`ControlError::Record`].
     pub async fn leave_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
-        let before = self.place().ok_or(ControlError::NoCluster)?;
+        let before = self.own_place()?;
         self.check_leaving().await?;
         let control = Rc::clone(self);
         self.change(Work::new(Doing::LeaveCluster, &self.host.name), |changing| async move {

@@ -62,7 +62,7 @@ impl Control {
     /// [`EnterError::NotInPool`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`],
     /// [`ControlError::ClusterFailed`].
     pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Keeper>>, ControlError> {
-        let place = self.place().ok_or(ControlError::NoCluster)?;
+        let place = self.own_place()?;
         if self.has_lost_files() && self.keeper().is_err() && place.cluster == cluster {
             return Ok(None);
         }

@@ -103,14 +103,14 @@ impl Control {
     /// 1970.
     ///
     /// # Errors
-    /// The node is not in a cluster, or does not have the authority's key.
+    /// The node listens at no address, or does not have the authority's key.
     pub fn make_token(&self, now: u64, validity: Duration) -> Result<String, ControlError> {
         let keeper = self.keeper()?;
         let authority = self.authority(&keeper)?;
         let addresses = reachable(&keeper.addresses());
         if addresses.is_empty() {
             // Nobody can join it until `ursa node init`.
-            return Err(ControlError::NoCluster);
+            return Err(ControlError::NotListening);
         }
         let (token, open) = authority.token(keeper.me(), addresses, UnixSeconds(now + validity.as_secs()));
         self.tokens.borrow_mut().push(open);
@@ -128,7 +128,7 @@ impl Control {
     /// The authority that signs certificates for nodes that join. Only the node that created the cluster has
     /// it.
     fn authority(&self, keeper: &Keeper) -> Result<ClusterAuthority, ControlError> {
-        let place = self.place().ok_or(ControlError::NoCluster)?;
+        let place = self.own_place()?;
         ClusterAuthority::load(&cluster_path(&place), keeper.cluster()).map_err(|_| ControlError::NoAuthority)
     }
 
@@ -147,16 +147,14 @@ impl Control {
     ) -> Result<(), ControlError> {
         let token = Token::parse(token).map_err(link::JoinError::from)?;
         let cluster = token.cluster.to_string();
-        let mut own = Vec::new();
-        if let Some(place) = self.place() {
-            // The access rules of a cluster whose files are missing must not get into another one. A node
-            // that runs without them takes part in its cluster: it would have a second life beside this one.
-            match self.has_lost_files() && self.keeper().is_err() {
-                true if place.cluster == cluster => {}
-                true => return Err(EnterError::Already.into()),
-                false => own = self.check_leaving_for(&cluster).await?,
-            }
-        }
+        let place = self.own_place()?;
+        // The access rules of a cluster whose files are missing must not get into another one. A node that runs
+        // without them takes part in its cluster: it would have a second life beside this one.
+        let own = match self.has_lost_files() && self.keeper().is_err() {
+            true if place.cluster == cluster => Vec::new(),
+            true => return Err(EnterError::Already.into()),
+            false => self.check_leaving_for(&cluster).await?,
+        };
         try_to_listen(&listen, &own).await?;
         let portals = told_portals(&Shard::current().portals(), &listen);
         let record = RecordPlace::configured();

@@ -270,7 +270,7 @@ impl Control {
     /// How often volumes are verified by schedule; `None` for never.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`].
+    /// [`ControlError::ClusterFailed`].
     pub fn verify_every(&self) -> Result<Option<Duration>, ControlError> {
         Ok(self.keeper()?.verify_every())
     }

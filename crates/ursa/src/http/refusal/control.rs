@@ -144,7 +144,7 @@ impl From<ControlError> for Refusal {
                     .hint("repeat the command")
                     .retry_after(1)
             }
-            E::NoCluster => Refusal::new(CONFLICT, "no_cluster", "no other node can join this one")
+            E::NotListening => Refusal::new(CONFLICT, "not_listening", "no other node can join this one")
                 .hint("`ursa node init` lets it listen for other nodes; `ursa node join` lets it join another one"),
             E::Enter(error) => cluster::not_entered(&error),
             E::Join(error) => cluster::not_joined(&error),

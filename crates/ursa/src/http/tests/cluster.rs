@@ -15,7 +15,7 @@ fn no_node_can_join_a_node_that_is_alone() {
     let nodes = rig.get("/v1/nodes").json(200);
     let [node] = nodes["items"].as_array().unwrap().as_slice() else { panic!("{nodes}") };
     assert_eq!((&node["id"], &node["here"], &node["up"]), (&json!(1), &json!(true), &json!(true)));
-    let problem = rig.post("/v1/cluster/tokens", json!({})).refused(409, "no_cluster");
+    let problem = rig.post("/v1/cluster/tokens", json!({})).refused(409, "not_listening");
     assert!(problem["hint"].as_str().unwrap().contains("ursa node init"), "{problem}");
     rig.post("/v1/cluster/force-new?dry_run=true", json!({})).refused(409, "cluster_works");
     let problem = rig.post("/v1/cluster/leave?dry_run=true", json!({})).refused(409, "takes_part");
@@ -178,7 +178,7 @@ fn a_node_is_in_a_cluster_from_its_first_start() {
     let nodes = |rig: &Rig| rig.get("/v1/nodes").json(200)["items"].as_array().unwrap().clone();
     for rig in [&first, &second] {
         assert_eq!(nodes(rig).len(), 1);
-        rig.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).refused(409, "no_cluster");
+        rig.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).refused(409, "not_listening");
     }
     make_volume(&second, "mail", SHARED, 0);
     let listen = json!({"listen": [free_address()]});
