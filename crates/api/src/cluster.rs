@@ -224,7 +224,7 @@ pub struct Maintenance {
     pub on: bool,
 }
 
-/// A new cluster, consisting of this node alone.
+/// How the node listens for other nodes, so that they can join it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterInit {

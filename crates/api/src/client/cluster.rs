@@ -17,7 +17,7 @@ impl Client {
         self.list("/v1/nodes")
     }
 
-    /// Creates a cluster that consists of this node alone.
+    /// Lets other nodes join this one.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

@@ -20,10 +20,10 @@ use crate::size::{InvalidSize, Size};
 /// What to do with nodes.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create a cluster with this node, for others to join
+    /// Let other nodes join this one: it listens for them
     ///
-    /// The nodes keep the cluster's record, or a site's etcd does if the node's settings name one (`ursa
-    /// serve --etcd`).
+    /// Until then, it is the only node of its cluster. The nodes keep the cluster's record, or a site's etcd
+    /// does if the node's settings name one (`ursa serve --etcd`).
     Init {
         /// Addresses to listen on for other nodes, which must be able to reach them; the default port is 3270
         #[arg(long, value_name = "ADDR[:PORT]", value_delimiter = ',', required = true)]
@@ -235,7 +235,13 @@ impl Command {
                 output.done("This node has joined the cluster: `ursa node list` shows it.")
             }
             Command::Show => output.show(&client.node()?, shown),
-            Command::List => output.show(&client.cluster_nodes()?, |nodes| table(nodes, unix_now())),
+            Command::List => output.show(&client.cluster_nodes()?, |nodes| {
+                let hint = match nodes.as_slice() {
+                    [only] => format!("\nIt is the only node; {}.\n", others_join(only)),
+                    _ => String::new(),
+                };
+                table(nodes, unix_now()) + &hint
+            }),
             Command::Links { node } => {
                 let found = client.links_of(&node)?;
                 output.show(&found, |found| links::text(&found.items))?;
@@ -300,7 +306,7 @@ impl Command {
                 let what = "Make this node leave its cluster";
                 if confirm.go_on_if(output, what, true, || client.would_leave_cluster())? {
                     client.leave_cluster()?;
-                    output.done("Restart ursa on this node. It is then alone, and can join a cluster with `ursa node join`.")?;
+                    output.done("Restart ursa on this node. It is then the only node of a new cluster, and can join another one with `ursa node join`.")?;
                 }
                 Ok(())
             }
@@ -382,7 +388,7 @@ fn made(nodes: &[ClusterNode], record: Option<&ClusterRecord>) -> String {
     let here = nodes.iter().find(|node| node.here);
     let (number, addresses) = here.map_or((1, String::new()), |node| (node.id, list(&node.addresses, "-")));
     let begin = format!(
-        "This node is node {number} of a new cluster and listens for other nodes at {addresses}.\n\n\
+        "Other nodes can join this one, node {number} of the cluster. It listens for them at {addresses}.\n\n\
          To add a node, create a token here (one per node, valid for an hour):\n  \
            ursa node token\n\
          and use it on the new node, with an address of that node:\n  \
@@ -448,6 +454,15 @@ fn votes(node: &ClusterNode) -> String {
         (_, true) => format!("{word} (preferred)"),
         _ => word.into(),
     }
+}
+
+/// How others join the only node of a cluster.
+pub(super) fn others_join(only: &ClusterNode) -> String {
+    let command = match only.addresses.is_empty() {
+        true => "ursa node init --listen ADDRESS",
+        false => "ursa node token",
+    };
+    format!("`{command}` lets others join")
 }
 
 fn table(nodes: &[ClusterNode], now: u64) -> String {

@@ -409,11 +409,7 @@ const RATIO: usize = 4;
 /// has some.
 const CHECKSUMS: usize = 6;
 
-/// The index of the column that shows a volume's nodes; absent if the node takes no part in its cluster.
-const ON: usize = 8;
-
 fn table(volumes: &[Volume]) -> String {
-    let in_cluster = volumes.iter().any(|volume| !volume.copies.is_empty());
     let mut head = vec![
         "NAME",
         "STATE",
@@ -433,7 +429,7 @@ fn table(volumes: &[Volume]) -> String {
     let has_checksums =
         volumes.iter().any(|volume| volume.kind == VolumeKind::Thick && volume.checksums == Some(true));
     // The last one first, so that the others' indices stay the same.
-    let optional = [(ON, in_cluster), (CHECKSUMS, has_checksums), (RATIO, has_logs)];
+    let optional = [(CHECKSUMS, has_checksums), (RATIO, has_logs)];
     let absent: Vec<usize> = optional.into_iter().filter(|(_, is)| !is).map(|(at, _)| at).collect();
     for at in &absent {
         head.remove(*at);

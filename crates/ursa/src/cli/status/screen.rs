@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 use api::{Change, ClusterNode, Finding, Pool, PoolState, Severity};
 
 use super::{Observed, Report, Sync, health};
+use crate::cli::node::others_join;
 use crate::cli::sync::sync_line;
 use crate::cli::table::{age, fields, lasting, list, size};
 
@@ -92,8 +93,10 @@ fn shortened(mut lines: Vec<String>, none: &str) -> String {
 }
 
 fn cluster(nodes: &[ClusterNode]) -> String {
-    if nodes.is_empty() {
-        return "this node takes no part in it".into();
+    match nodes {
+        [] => return "this node takes no part in it".into(),
+        [only] => return format!("this node only; {}", others_join(only)),
+        _ => {}
     }
     let up = nodes.iter().filter(|node| node.up).count();
     let (copies, in_sync) =

@@ -117,7 +117,7 @@ fn a_node_alone_is_healthy() {
         "healthy",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
-Cluster    1 of 1 node up, 0 of 0 copies in sync
+Cluster    this node only; `ursa node init --listen ADDRESS` lets others join
 State      healthy
 Resync     none needed: no volume has copies on several nodes
 Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy in sync)
