@@ -35,7 +35,7 @@ pub struct Node {
     /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<ClusterRecord>,
-    /// Where the cluster that it is in, creates or joins keeps its record, according to the node's settings.
+    /// Where its cluster keeps its record; before other nodes can join it: where the node's settings place it.
     #[serde(default)]
     pub record_place: RecordPlace,
     /// Whether other nodes confirm its reads of volumes with two or more copies.

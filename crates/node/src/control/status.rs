@@ -147,7 +147,7 @@ impl Control {
     pub async fn cluster_record(&self) -> Result<Option<ClusterRecordStatus>, ControlError> {
         let Ok(keeper) = self.keeper() else { return Ok(None) };
         let status = keeper.store().status(RECORD_DEADLINE).await.map_err(ClusterError::from)?;
-        let place = self.record_place();
+        let place = self.place().map(|place| place.record).unwrap_or_default();
         let endpoints = match &Shard::current().config().record {
             RecordEngine::Etcd(access) if place == RecordPlace::Etcd => access.endpoints.clone(),
             _ => Vec::new(),
@@ -155,9 +155,10 @@ impl Control {
         Ok(Some(ClusterRecordStatus { place, answers: status.quorum, endpoints }))
     }
 
-    /// Where the record of the node's cluster is.
+    /// Where the record of the node's cluster is; before other nodes can join it: where it is to be.
     pub fn record_place(&self) -> RecordPlace {
-        self.place().map(|place| place.record).unwrap_or_default()
+        let shared = self.place().filter(|place| !place.is_private());
+        shared.map_or_else(RecordPlace::configured, |place| place.record)
     }
 
     /// Ends a session. Its initiator may log in again.
