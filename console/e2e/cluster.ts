@@ -122,7 +122,7 @@ export class Cluster {
     this.etcd = etcd
   }
 
-  /** Starts `count` standalone nodes. */
+  /** Starts `count` nodes, each in a cluster of its own. */
   static async start(count: number, { also, etcd }: Surroundings = {}): Promise<Cluster> {
     const cluster = new Cluster(etcd !== undefined)
     const net = loopbackNet()

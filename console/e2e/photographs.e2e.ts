@@ -52,10 +52,10 @@ const readErrors = (open: (page: Page) => Promise<void>) => async (page: Page) =
   await open(page)
 }
 
-/** The dialogs of a standalone node. */
+/** The dialogs of a single node. */
 const FRESH: Dialogue[] = [
-  { name: 'init', screen: 'nodes', open: press('Create cluster') },
-  { name: 'join', screen: 'nodes', open: press('Join cluster') },
+  { name: 'init', screen: 'nodes', open: press('Let others join') },
+  { name: 'join', screen: 'nodes', open: press('Join another cluster') },
   { name: 'import-pool', screen: 'pools', open: press('Import pool') },
 ]
 

@@ -26,15 +26,15 @@ const MANY = 200
 export const useNode = () =>
   useQuery({ queryKey: ['node'], queryFn: () => data(api.GET('/v1/node')), refetchInterval: SOON })
 
-/** The nodes of the cluster; null without one. */
+/** The nodes of the cluster; empty if the queried node takes no part in it, which its findings explain. */
 export const useNodes = () =>
   useQuery({
     queryKey: ['nodes'],
-    queryFn: async (): Promise<ClusterNode[] | null> => {
+    queryFn: async (): Promise<ClusterNode[]> => {
       try {
         return (await data(api.GET('/v1/nodes'))).items
       } catch (error) {
-        if (error instanceof Refusal && (error.code === 'no_cluster' || error.code === 'cluster_unavailable')) return null
+        if (error instanceof Refusal && error.code === 'cluster_unavailable') return []
         throw error
       }
     },
@@ -91,17 +91,17 @@ export const useSessions = () => useQuery({ ...SESSIONS, select: itemsOf })
 /** The findings of the cluster, worst first. */
 export const useFindings = () => useQuery({ ...FINDINGS, select: itemsOf })
 
-/** The links between nodes, as each node sees its own; not requested without a cluster. */
-export const useLinks = (cluster: boolean) => useQuery({ ...LINKS, select: itemsOf, enabled: cluster })
+/** The links between nodes, as each node sees its own. */
+export const useLinks = () => useQuery({ ...LINKS, select: itemsOf })
 
-/** Floating IPs and their holders; only in a cluster. */
+/** Floating IPs and their holders. */
 export const useAddresses = () => useQuery({ ...ADDRESSES, select: itemsOf })
 
 /** The nodes whose volumes, pools, sessions or links are missing from the list, and why. */
 export const useMissingVolumes = () => useQuery({ ...VOLUMES, select: missingOf }).data ?? NONE
 export const useMissingPools = () => useQuery({ ...POOLS, select: missingOf }).data ?? NONE
 export const useMissingSessions = () => useQuery({ ...SESSIONS, select: missingOf }).data ?? NONE
-export const useMissingLinks = (cluster: boolean) => useQuery({ ...LINKS, select: missingOf, enabled: cluster }).data ?? NONE
+export const useMissingLinks = () => useQuery({ ...LINKS, select: missingOf }).data ?? NONE
 
 export const useVolume = (name: string) =>
   useQuery({
@@ -188,16 +188,13 @@ export const useEndedJobs = () => useQuery({ ...ENDED_JOBS, select: itemsOf })
 /** The nodes whose verify jobs and changes are missing from the list, and why. */
 export const useMissingJobs = () => useQuery({ ...JOBS, select: missingOf }).data ?? NONE
 
-/**
- * Recorded values of the last `seconds`, in at most `points` points; of all nodes, or of this one without a
- * cluster.
- */
-export const useHistory = (series: string[], seconds: number, points: number, cluster: boolean) =>
+/** Recorded values of all nodes in the last `seconds`, in at most `points` points. */
+export const useHistory = (series: string[], seconds: number, points: number) =>
   useQuery({
-    queryKey: ['history', series, seconds, points, cluster],
+    queryKey: ['history', series, seconds, points],
     queryFn: () => {
       const to = Math.floor(Date.now() / 1000)
-      return data(api.GET('/v1/history', { params: { query: { series: series.join(), from: to - seconds, to, points, ...(cluster ? { node: 'all' } : {}) } } }))
+      return data(api.GET('/v1/history', { params: { query: { series: series.join(), from: to - seconds, to, points, node: 'all' } } }))
     },
     refetchInterval: LATER,
   })

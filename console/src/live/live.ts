@@ -20,8 +20,8 @@ const AGAIN_MS = 3000
 
 /** The latest sample of a node. */
 export interface NodeNow {
-  /** Its number; undefined without a cluster. */
-  node: number | undefined
+  /** Its number. */
+  node: number
   /** When it arrived, in milliseconds since 1970. */
   heard: number
   sample: LiveSample
@@ -53,7 +53,7 @@ const NO_STREAM = new Refusal({
 })
 
 let live: Live = { total: [], volumes: new Map(), watched: new Map(), nodes: [], missing: [], at: 0 }
-const heard = new Map<number | undefined, NodeNow>()
+const heard = new Map<number, NodeNow>()
 const missing = new Map<number, Missing>()
 /** How many parts of the page show a volume, by volume ID. */
 const watchers = new Map<string, number>()
@@ -73,8 +73,7 @@ function open() {
   stream = opened
   opened.addEventListener('sample', (message) => {
     const sample = JSON.parse(message.data as string) as LiveSample
-    const node = sample.node ?? undefined
-    heard.set(node, { node, heard: Date.now(), sample })
+    heard.set(sample.node, { node: sample.node, heard: Date.now(), sample })
     if (live.problem) publish({ problem: undefined })
   })
   opened.addEventListener('missing', (message) => {
@@ -107,7 +106,7 @@ document.addEventListener('visibilitychange', () => (document.hidden ? close() :
 
 function tick() {
   const now = Date.now()
-  const nodes = [...heard.values()].filter((one) => now - one.heard < SILENT_MS).sort((a, b) => (a.node ?? 0) - (b.node ?? 0))
+  const nodes = [...heard.values()].filter((one) => now - one.heard < SILENT_MS).sort((a, b) => a.node - b.node)
   if (nodes.length === 0) return
   const at = now / 1000
   const flows = new Map<string, Flows[]>()

@@ -17,7 +17,7 @@ export function LivePanel({ title, what, samples, right }: { title: string; what
   const live = useLive()
   const node = useNode()
   const nodes = useNodes()
-  const name = (id: number | undefined) => nodes.data?.find((one) => one.id === id)?.name ?? node.data?.name ?? 'this node'
+  const name = (id: number) => nodes.data?.find((one) => one.id === id)?.name ?? node.data?.name ?? 'this node'
   const through = live.nodes.length === 0 ? '' : live.nodes.length === nodes.data?.filter((one) => !one.witness).length ? 'all nodes' : listed(live.nodes.map((one) => name(one.node)))
   return (
     <Panel title={title} at={live.at} right={right} note={`Host I/O ${what}${through ? ` through ${through}` : ''}, per second, since this page was opened.`}>

@@ -35,7 +35,7 @@ export function EventLine({ event, full = false }: { event: Event; full?: boolea
             {event.subject ? `, ${event.subject}` : ''}
             {event.node !== undefined && event.node !== null ? `, node ${event.node}` : ''}, {new Date(event.at * 1000).toLocaleString()}
             {event.range ? `, ${place(event.range)}` : ''}
-            {seenBy(event) ? `, ${seenBy(event)}` : ''}
+            , {seenBy(event)}
           </Text>
         )}
       </Stack>

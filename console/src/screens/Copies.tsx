@@ -43,7 +43,7 @@ export function Copies({ name }: { name: string }) {
       </div>
       {!nodes.data ? (
         <Panel title="Copies" at={volume.dataUpdatedAt}>
-          <Empty>{nodes.data === null || nodes.error ? 'Copies need a second node: create a cluster and let a node join it. This volume can then get a copy there while hosts use it.' : 'Loading nodes.'}</Empty>
+          {nodes.error ? <ProblemAlert error={nodes.error} what="The nodes cannot be listed" /> : <Empty>Loading nodes.</Empty>}
         </Panel>
       ) : (
         <>

@@ -11,7 +11,7 @@ import { ProblemAlert, To } from '../parts/Problem'
 import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { createVolume } from '../words/command'
-import { type Draft, type Known, SLICES, STEPS, emptyDraft, placedBy, poolsOf, problemsOf, requestOf, takesCopies, whereWords } from '../words/draft'
+import { type Draft, type Known, SLICES, STEPS, emptyDraft, isSingle, placedBy, poolsOf, problemsOf, requestOf, takesCopies, whereWords } from '../words/draft'
 import { defaultTarget } from '../words/iscsi'
 import { LUN_MAX, NAME_HINT } from '../words/names'
 import { poolChoices } from '../words/pools'
@@ -179,7 +179,6 @@ function Advanced({ draft, set }: Pick<Step, 'draft' | 'set'>) {
 function Where({ draft, set, problems, known }: Step) {
   const etcd = etcdDecides(useNode().data)
   const able = known.nodes.filter((node) => !node.witness)
-  const cluster = known.nodes.length > 0
   const pool = (
     <Select
       label="Pool"
@@ -191,10 +190,10 @@ function Where({ draft, set, problems, known }: Step) {
       clearable
     />
   )
-  if (!cluster) {
+  if (isSingle(known.nodes)) {
     return (
       <>
-        <Alert color={draft.kind === 'ram' ? 'yellow' : 'blue'}>This node has no cluster, so the volume has a single copy: {singleMeans(draft.kind)}. For more copies, create a cluster: <code>ursa node init --listen ADDRESS</code>, or under “Nodes”.</Alert>
+        <Alert color={draft.kind === 'ram' ? 'yellow' : 'blue'}>There is only one node, so the volume has a single copy: {singleMeans(draft.kind)}. When another node has joined (see “Nodes”), the volume can get a copy there while hosts use it.</Alert>
         {pool}
       </>
     )

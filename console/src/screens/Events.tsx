@@ -39,7 +39,7 @@ export function Events() {
         </Group>
       </Group>
       <EventsPanel node={node} until={until} />
-      {me?.role === 'admin' && <AuditPanel node={node} until={until} inCluster={nodes.length > 0} />}
+      {me?.role === 'admin' && <AuditPanel node={node} until={until} several={nodes.length > 1} />}
       {me && me.role !== 'admin' && (
         <Panel title="Audit log">
           <Empty>Only admins can read the audit log; you are {me.role === 'operator' ? 'an operator' : 'a viewer'}.</Empty>
@@ -97,7 +97,7 @@ const PAGE = 100
 /** As in the API. */
 const AUDIT_MAX = 1000
 
-function AuditPanel({ node, until, inCluster }: Wanted & { inCluster: boolean }) {
+function AuditPanel({ node, until, several }: Wanted & { several: boolean }) {
   const [limit, setLimit] = useState(PAGE)
   const audit = useAudit(limit, node, until)
   const entries = audit.data?.items
@@ -108,13 +108,13 @@ function AuditPanel({ node, until, inCluster }: Wanted & { inCluster: boolean })
       {entries?.length === 0 ? (
         <Empty>{until === undefined ? 'No changes yet.' : 'No entries from before that time. Choose a later one.'}</Empty>
       ) : (
-        <Rows width={700} head={['When', inCluster && 'Node', 'User', 'From', 'Action', 'Result']}>
+        <Rows width={700} head={['When', several && 'Node', 'User', 'From', 'Action', 'Result']}>
           {(entries ?? []).map((entry) => (
             <Table.Tr key={`${entry.node ?? ''}/${entry.id}`}>
               <Table.Td>
                 <Age at={entry.at * 1000} />
               </Table.Td>
-              {inCluster && <Table.Td>{entry.node_name || (entry.node ? `node ${entry.node}` : '')}</Table.Td>}
+              {several && <Table.Td>{entry.node_name || (entry.node ? `node ${entry.node}` : '')}</Table.Td>}
               <Table.Td>
                 {entry.who} <Text span size="xs" c="dimmed">{!entry.by ? 'not authenticated' : entry.by === 'local' ? 'on the node itself' : `by ${entry.by}`}</Text>
               </Table.Td>

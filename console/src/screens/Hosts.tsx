@@ -126,7 +126,9 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   // The portals of nodes with a copy of the volume, and floating ones. Where a node listens at all addresses,
   // the address of this page replaces its wildcard.
   const known = useMemo(() => {
-    const all = nodes.data ? portalsOf(volume, nodes.data, floating.data ?? []) : (node.data?.portals ?? [])
+    const listed = portalsOf(volume, nodes.data ?? [], floating.data ?? [])
+    // Before others can join a node, the record does not say to which addresses its wildcard leads.
+    const all = listed.length > 0 ? listed : (node.data?.portals ?? [])
     return [...new Set(all.map((portal) => portal.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname)))]
   }, [nodes.data, node.data, floating.data, volume])
   const used = portals?.filter((portal) => known.includes(portal)) ?? known
@@ -248,11 +250,11 @@ function Sessions() {
       ) : sessions.data?.length === 0 ? (
         <Empty>No initiator is logged in. Set up a host with the commands above.</Empty>
       ) : (
-        <Rows width={860} head={['Initiator', nodes.data && 'Node', 'From', 'Target', 'Core', 'Age', { right: 'Commands' }, { right: 'Received, sent' }, '']}>
+        <Rows width={860} head={['Initiator', 'Node', 'From', 'Target', 'Core', 'Age', { right: 'Commands' }, { right: 'Received, sent' }, '']}>
           {(sessions.data ?? []).map((session) => (
-            <Table.Tr key={`${session.node ?? ''} ${session.tsih}`}>
+            <Table.Tr key={`${session.node} ${session.tsih}`}>
               <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.alias || session.initiator}</Table.Td>
-              {nodes.data && <Table.Td>{session.node_name ?? session.node}</Table.Td>}
+              <Table.Td>{session.node_name}</Table.Td>
               <Table.Td>{session.addresses.join(', ')}</Table.Td>
               <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.target ?? 'discovery'}</Table.Td>
               <Table.Td>{session.core}</Table.Td>

@@ -24,9 +24,7 @@ export function Jobs() {
   const jobs = useJobs()
   const ended = useEndedJobs()
   const missing = useMissingJobs()
-  const known = useNodes().data
-  const cluster = known !== null && known !== undefined
-  const nodes = known ?? []
+  const nodes = useNodes().data ?? []
   const [doomed, setDoomed] = useState<Job>()
   const [stopping, setStopping] = useState<Job>()
   const changes = (jobs.data ?? []).filter((job) => job.kind === 'change')
@@ -75,8 +73,8 @@ export function Jobs() {
           rows(copies)
         )}
       </Panel>
-      {cluster && <SyncLimit />}
-      {cluster && <VerifySchedule />}
+      {nodes.length > 1 && <SyncLimit />}
+      {nodes.length > 1 && <VerifySchedule />}
       <Panel title="Changes in progress" at={jobs.dataUpdatedAt} note="On all nodes. A change that waits for a disk continues when the disk responds, and does not block other changes.">
         {changes.length === 0 ? <Empty>No changes in progress.</Empty> : rows(changes)}
       </Panel>

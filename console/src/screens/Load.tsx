@@ -1,6 +1,6 @@
 import { SegmentedControl, SimpleGrid, Stack } from '@mantine/core'
 import { type ReactNode, useMemo, useState } from 'react'
-import { useHistory, useNodes } from '../api/queries'
+import { useHistory } from '../api/queries'
 import { useLive } from '../live/live'
 import { Chart } from '../parts/Chart'
 import { LivePanel } from '../parts/LivePanel'
@@ -36,8 +36,7 @@ export function LoadPanel() {
 }
 
 function HistoryPanel({ seconds, choice }: { seconds: number; choice: ReactNode }) {
-  const nodes = useNodes()
-  const kept = useHistory(LOAD_SERIES, seconds, POINTS, Array.isArray(nodes.data))
+  const kept = useHistory(LOAD_SERIES, seconds, POINTS)
   const { load, cores, outOfSync } = useMemo(() => addUp(kept.data ?? { from: 0, step_s: 1, series: [] }), [kept.data])
   const times = useMemo(() => load.map((step) => step.at), [load])
   const busy = useMemo(() => cores.map(({ name, values }, at) => ({ name, values, color: COLORS[at % COLORS.length]! })), [cores])

@@ -14,6 +14,7 @@ import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
+import { isSingle } from '../words/draft'
 import { unheard } from '../words/missing'
 import { downWord, nameOf, nodeSince } from '../words/nodes'
 import { readConfirmWord } from '../words/readconfirm'
@@ -26,22 +27,31 @@ import { Networks } from './Networks'
 export function Nodes() {
   const nodes = useNodes()
   const etcd = etcdDecides(useNode().data)
+  const known = nodes.data ?? []
   return (
     <Stack gap="md">
       <Title order={1} size="h3">
         Nodes
       </Title>
       {nodes.error && <ProblemAlert error={nodes.error} what="The nodes cannot be listed" />}
-      {nodes.data === null ? <Alone etcd={etcd} /> : nodes.data && <ClusterNodes nodes={nodes.data} at={nodes.dataUpdatedAt} etcd={etcd} />}
-      <Here />
-      {nodes.data && <Networks nodes={nodes.data} at={nodes.dataUpdatedAt} />}
-      {nodes.data && <Addresses nodes={nodes.data} />}
-      <Load nodes={nodes.data ?? undefined} />
+      {known.length > 0 && <ClusterNodes nodes={known} at={nodes.dataUpdatedAt} etcd={etcd} />}
+      {nodes.data && isSingle(known) && <MoreNodes only={known[0]} etcd={etcd} />}
+      <Here nodes={known} />
+      {known.length > 0 && <Networks nodes={known} at={nodes.dataUpdatedAt} />}
+      {known.length > 0 && <Addresses nodes={known} />}
+      <Load nodes={known} />
     </Stack>
   )
 }
 
-function Alone({ etcd }: { etcd: boolean }) {
+/** Whether other nodes can join the only node of a cluster. */
+const listens = (only: ClusterNode) => only.addresses.length > 0
+
+/**
+ * How others join the only node of a cluster, and how it joins another one. Without `only`: the queried node
+ * takes no part in its cluster.
+ */
+function MoreNodes({ only, etcd }: { only: ClusterNode | undefined; etcd: boolean }) {
   const [open, setOpen] = useState<'init' | 'join'>()
   const [listen, setListen] = useState('')
   const [token, setToken] = useState('')
@@ -50,27 +60,31 @@ function Alone({ etcd }: { etcd: boolean }) {
   const address = <TextInput label="Listen address" description="An address of this machine that the other nodes can reach; two, separated by a comma, for two networks. Default port: 3270." placeholder="10.0.0.1" value={listen} onChange={(event) => setListen(event.currentTarget.value)} data-autofocus />
   const list = listen.split(',').map((one) => one.trim()).filter((one) => one !== '')
   return (
-    <Panel title="No cluster">
+    <Panel title="More nodes">
       <Empty
         action={
           <Group justify="center">
-            <DeedButton deed="administer" onClick={() => setOpen('init')}>
-              Create cluster
-            </DeedButton>
+            {only && !listens(only) && (
+              <DeedButton deed="administer" onClick={() => setOpen('init')}>
+                Let others join
+              </DeedButton>
+            )}
             <DeedButton deed="administer" variant="default" onClick={() => setOpen('join')}>
-              Join cluster
+              Join another cluster
             </DeedButton>
           </Group>
         }
       >
-        {etcd
-          ? 'This node has no cluster. Its settings name an etcd, which will hold the record of the cluster that it creates or joins. With etcd, two nodes are enough for volumes with copies to survive the loss of either node. Set the same etcd on the other nodes.'
-          : 'This node has no cluster. In a cluster of three nodes (the third may be a witness: a small machine without volumes), volumes with copies survive the loss of any node. Create a cluster or join one.'}
+        {!only
+          ? 'This node takes no part in its cluster: its findings say why. If its copy of the cluster’s record was lost, it can join again, as a new node.'
+          : etcd
+            ? 'There is only one node. Its settings name an etcd, which holds the cluster’s record when others can join. With etcd, two nodes are enough for volumes with copies to survive the loss of either node. Set the same etcd on the other nodes.'
+            : 'There is only one node. With three (the third may be a witness: a small machine without volumes), volumes with copies survive the loss of any one of them.'}
       </Empty>
-      <Ask opened={open === 'init'} close={() => setOpen(undefined)} title="Create cluster" label="Create" ready={list.length > 0} command={ursa('node', 'init', '--listen', list.join(',') || 'ADDRESS')} act={() => data(api.POST('/v1/cluster', { body: { listen: list } }))} done="Cluster created. Other nodes can join now.">
+      <Ask opened={open === 'init'} close={() => setOpen(undefined)} title="Let other nodes join" label="Listen" ready={list.length > 0} command={ursa('node', 'init', '--listen', list.join(',') || 'ADDRESS')} act={() => data(api.POST('/v1/cluster', { body: { listen: list } }))} done="Other nodes can join now: “Add node” creates a token for each.">
         {address}
       </Ask>
-      <Ask opened={open === 'join'} close={() => setOpen(undefined)} title="Join cluster" label="Join" ready={list.length > 0 && token !== ''} command={`ursa node join TOKEN --listen ${list.join(',') || 'ADDRESS'}${asWitness ? ' --witness' : ''}`} act={() => data(api.POST('/v1/cluster/join', { body: { listen: list, token, witness: asWitness } }))} done={etcd ? 'Joining the cluster.' : 'Joining the cluster. The node votes in a few seconds.'}>
+      <Ask opened={open === 'join'} close={() => setOpen(undefined)} title="Join another cluster" label="Join" ready={list.length > 0 && token !== ''} command={`ursa node join TOKEN --listen ${list.join(',') || 'ADDRESS'}${asWitness ? ' --witness' : ''}`} act={() => data(api.POST('/v1/cluster/join', { body: { listen: list, token, witness: asWitness } }))} done={etcd ? 'Joining the cluster.' : 'Joining the cluster. The node votes in a few seconds.'}>
         <Said>This node’s own users and tokens are deleted; those of the cluster apply instead. You are logged out: log in again as a user of the cluster.</Said>
         <TextInput label="Join token" description="Create it on a node of the cluster, under “Nodes”. It lets one node join, once" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" />
         {address}
@@ -86,11 +100,13 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
   const [preferring, setPreferring] = useState<ClusterNode>()
   const [unpreferring, setUnpreferring] = useState<ClusterNode>()
   const two = nodes.length === 2
+  const votes = !etcd && nodes.length > 1
+  const closed = nodes.length === 1 && nodes.every((one) => !listens(one))
   const close = () => setChosen(undefined)
   const node = chosen?.node
   return (
-    <Panel title={plural(nodes.length, 'node')} at={at} note={etcd ? NO_VOTES : undefined} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setInviting(true)}>Add node</DeedButton>}>
-      <Rows width={640} head={['Node', 'State', 'Version', 'Cores', !etcd && 'Role', 'Copies in sync', '']}>
+    <Panel title={plural(nodes.length, 'node')} at={at} note={etcd && nodes.length > 1 ? NO_VOTES : undefined} right={<DeedButton deed="administer" size="compact-sm" because={closed ? 'Let others join first.' : undefined} onClick={() => setInviting(true)}>Add node</DeedButton>}>
+      <Rows width={640} head={['Node', 'State', 'Version', 'Cores', votes && 'Role', 'Copies in sync', '']}>
         {nodes.map((one) => (
           <Table.Tr key={one.id}>
             <Table.Td>
@@ -109,7 +125,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
             </Table.Td>
             <Table.Td>{one.version ?? '–'}</Table.Td>
             <Table.Td>{one.cores ?? '–'}</Table.Td>
-            {!etcd && (
+            {votes && (
               <Table.Td>
                 {!one.votes ? 'no vote' : one.record_stalled ? 'vote missing' : 'voter'}
                 {one.leads ? ', leader' : ''}
@@ -214,14 +230,14 @@ function Invite({ opened, close, etcd }: { opened: boolean; close: () => void; e
   )
 }
 
-function Here() {
+function Here({ nodes }: { nodes: ClusterNode[] }) {
   const node = useNode()
   const found = useFindings()
-  const here = useNodes().data?.find((one) => one.here)?.id
+  const here = nodes.find((one) => one.here)?.id
   if (!node.data) return null
   const one = node.data
   const own = (found.data ?? []).filter(({ seen_by }) => here === undefined || seen_by?.includes(here))
-  const record = recordWord(one.record)
+  const record = recordWord(one.record, nodes.length)
   const confirm = readConfirmWord(one.read_confirm)
   return (
     <Panel title={`This node: ${one.name}`} at={node.dataUpdatedAt}>
@@ -240,12 +256,12 @@ function Here() {
 }
 
 /** How busy each core of each node is. */
-function Load({ nodes }: { nodes?: ClusterNode[] }) {
+function Load({ nodes }: { nodes: ClusterNode[] }) {
   const live = useLive()
   const node = useNode()
   const sessions = useSessions()
-  const name = (id: number | undefined) => nodes?.find((one) => one.id === id)?.name ?? node.data?.name ?? ''
-  const on = (id: number | undefined, core: number) => (sessions.data ?? []).filter((session) => (id === undefined || session.node === id) && session.core === core).length
+  const name = (id: number) => nodes.find((one) => one.id === id)?.name ?? node.data?.name ?? ''
+  const on = (id: number, core: number) => (sessions.data ?? []).filter((session) => session.node === id && session.core === core).length
   return (
     <Panel title="Load per core" at={live.at} note="In the last second. An idle core polls for work for a moment, then sleeps: polling is not load.">
       <MissingNote what="Cores" missing={unheard(live, nodes)} />
@@ -254,7 +270,7 @@ function Load({ nodes }: { nodes?: ClusterNode[] }) {
       ) : (
         <Stack gap="sm">
           {live.nodes.map((one) => (
-            <Cores key={one.node ?? 0} name={name(one.node)} cores={one.sample.cores} sessions={(core) => on(one.node, core)} />
+            <Cores key={one.node} name={name(one.node)} cores={one.sample.cores} sessions={(core) => on(one.node, core)} />
           ))}
         </Stack>
       )}

@@ -12,7 +12,7 @@ import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { COLOR, State } from '../parts/State'
 import { keyOf } from '../words/events'
 import { allWell, isAdvice, keyOf as keyOfFinding, linkOf, toneOf, worstTone } from '../words/findings'
-import { LOSS_TONE, type NodeLoss, lossAlone, lossesByNode } from '../words/losses'
+import { LOSS_TONE, type NodeLoss, lossesByNode } from '../words/losses'
 import { listed } from '../words/missing'
 import { isShort } from '../words/pools'
 import { lasting } from '../words/since'
@@ -58,7 +58,7 @@ const HEADLINE = {
 /** Maximum number of lines for further findings, and for advice. */
 const LINES_MAX = 5
 
-function HealthPanel({ nodes, volumes, pools }: { nodes?: ClusterNode[] | null; volumes: Volume[]; pools: Pool[] }) {
+function HealthPanel({ nodes, volumes, pools }: { nodes?: ClusterNode[]; volumes: Volume[]; pools: Pool[] }) {
   const { found, at } = useHealth()
   if (!found) {
     return (
@@ -141,16 +141,13 @@ function lossWords({ node, outcome, stops, lost, goesOn }: NodeLoss): string {
   return parts.length > 0 ? parts.join('; ') : 'no volume affected'
 }
 
-function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: ClusterNode[] | null; at: number }) {
+function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: ClusterNode[]; at: number }) {
   return (
-    <Panel title="Failure tolerance" at={at} note={nodes ? 'If one of these nodes is lost now:' : undefined}>
-      {!volumes || nodes === undefined ? (
+    <Panel title="Failure tolerance" at={at} note={nodes && nodes.length > 1 ? 'If one of these nodes is lost now:' : 'If this node is lost now:'}>
+      {!volumes || !nodes ? (
         <Empty>Loading…</Empty>
-      ) : nodes === null ? (
-        <Empty>
-          {lossAlone(volumes)} In a cluster of three nodes, volumes with copies survive the loss of any one node:{' '}
-          <code>ursa node init --listen ADDRESS</code>.
-        </Empty>
+      ) : nodes.length === 0 ? (
+        <Empty>Unknown: this node takes no part in its cluster.</Empty>
       ) : (
         <Stack gap={8}>
           {lossesByNode(volumes, nodes).map((loss) => (
@@ -159,6 +156,11 @@ function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: Cluster
               <Text size="sm">{lossWords(loss)}</Text>
             </Group>
           ))}
+          {nodes.length === 1 && (
+            <Text size="sm" c="dimmed">
+              With two more nodes, volumes with copies survive the loss of any one of them: see <To href="#/nodes">Nodes</To>.
+            </Text>
+          )}
         </Stack>
       )}
     </Panel>
@@ -181,11 +183,11 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
       ) : (
         <Stack gap="sm">
           {pools.map((pool) => ({ pool, filling: forecastOf(pool) })).map(({ pool, filling }) => (
-            <Box key={`${pool.node ?? ''} ${pool.name}`}>
+            <Box key={`${pool.node} ${pool.name}`}>
               <Group justify="space-between" gap="xs">
                 <Text size="sm">
                   <b>{pool.name}</b>
-                  {pool.node_name ? ` on ${pool.node_name}` : ''}{' '}
+                  {` on ${pool.node_name} `}
                   {pool.state !== 'online' && <State tone="critical">{pool.state.replace('_', ' ')}</State>}
                 </Text>
                 {pool.total > 0 && (
@@ -271,20 +273,20 @@ function EventsPanel() {
   )
 }
 
-function CountsPanel({ volumes, nodes }: { volumes?: Volume[]; nodes?: ClusterNode[] | null }) {
+function CountsPanel({ volumes, nodes = [] }: { volumes?: Volume[]; nodes?: ClusterNode[] }) {
   const node = useNode()
   const sessions = useSessions()
   const missing = useMissingSessions()
-  const up = nodes?.filter((one) => one.up).length
+  const several = nodes.length > 1
   const copies = volumes?.flatMap((volume) => volume.copies ?? []) ?? []
   return (
     <Panel title="Summary" at={node.dataUpdatedAt}>
       <Group gap="xl" align="flex-start">
         <Figure name="Volumes" value={<To href="#/volumes">{volumes?.length ?? '–'}</To>} />
-        {nodes && <Figure name="Nodes up" value={`${up} of ${nodes.length}`} />}
-        {copies.length > 0 && <Figure name="Copies in sync" value={`${copies.filter((copy) => copy.state === 'in_sync').length} of ${copies.length}`} />}
+        {several && <Figure name="Nodes up" value={`${nodes.filter((one) => one.up).length} of ${nodes.length}`} />}
+        {several && copies.length > 0 && <Figure name="Copies in sync" value={`${copies.filter((copy) => copy.state === 'in_sync').length} of ${copies.length}`} />}
         <Figure name="Host sessions" value={sessions.data?.length ?? '–'} note={missing.length > 0 ? `${plural(missing.length, 'node does', 'nodes do')} not answer` : undefined} />
-        {node.data && <Figure name="Cores" value={node.data.cores} note={nodes ? `on ${node.data.name}` : undefined} />}
+        {node.data && <Figure name="Cores" value={node.data.cores} note={several ? `on ${node.data.name}` : undefined} />}
         {node.data && <Figure name="Uptime" value={duration(node.data.uptime)} note={<Age at={node.dataUpdatedAt} live />} />}
       </Group>
     </Panel>

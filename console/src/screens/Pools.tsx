@@ -58,7 +58,7 @@ export function Pools() {
       <MissingNote what="Pools" missing={missing} />
       {pools.data?.length === 0 && <Empty>No pools yet. Volumes need a pool: create one from this node’s disks, or import one that was created elsewhere.</Empty>}
       {pools.data?.map((pool) => (
-        <PoolPanel key={`${pool.node ?? ''} ${pool.name}`} pool={pool} at={pools.dataUpdatedAt} choose={(deed) => setChosen({ pool, deed })} />
+        <PoolPanel key={`${pool.node} ${pool.name}`} pool={pool} at={pools.dataUpdatedAt} choose={(deed) => setChosen({ pool, deed })} />
       ))}
       <MakePool opened={making === 'create'} close={() => setMaking(undefined)} />
       <ImportPool opened={making === 'import'} close={() => setMaking(undefined)} />
@@ -121,7 +121,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
   const scrubbed = poolScrubWord(pool.scrub)
   return (
     <Panel
-      title={pool.node_name ? `${pool.name} on ${pool.node_name}` : pool.name}
+      title={`${pool.name} on ${pool.node_name}`}
       at={at}
       right={
         <Group gap="xs" wrap="nowrap">

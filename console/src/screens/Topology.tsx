@@ -36,9 +36,8 @@ export function Topology() {
   const sessions = useSessions()
   const missing = useMissingSessions()
   const hosts = useMemo(() => hostPaths(sessions.data ?? [], volumes.data ?? []), [sessions.data, volumes.data])
-  const cluster = (nodes.data?.length ?? 0) > 0
-  const links = useLinks(cluster)
-  const unsaid = useMissingLinks(cluster)
+  const links = useLinks()
+  const unsaid = useMissingLinks()
   const pairs = useMemo(() => (links.data ? between(nodes.data ?? [], links.data) : []), [nodes.data, links.data])
   return (
     <Stack gap="md">
@@ -47,27 +46,19 @@ export function Topology() {
       </Title>
       {nodes.error && <ProblemAlert error={nodes.error} what="The nodes cannot be listed" />}
       {links.error && <ProblemAlert error={links.error} what="The links between nodes cannot be listed" />}
-      {nodes.data === null ? (
-        <Panel title="Nodes and copies">
-          <Empty>
-            This node has no cluster, so there are no links to show. Create a cluster with <code>ursa node init --listen ADDRESS</code>, then add nodes.
-          </Empty>
-        </Panel>
-      ) : (
-        <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note="Each column is a node. Lines between nodes are their links, as both nodes see them. Each row below is a volume with a dot for each copy, or a host with a square for each node that it uses.">
-          <MissingNote what="Sessions of hosts" missing={missing} />
-          {nodes.data && volumes.data && (nodes.data.length > 0 ? <Picture nodes={nodes.data} pairs={pairs} volumes={volumes.data} hosts={hosts} /> : <Empty>No nodes.</Empty>)}
-          <Group gap="xs" mt="md">
-            <State tone="ok">in sync, up</State>
-            <State tone="working">resyncing</State>
-            <State tone="warning">out of sync</State>
-            <State tone="critical">down</State>
-            <State tone="warning">links partial or one-sided</State>
-            <State tone="warning">host path missing</State>
-            <State tone="off">links unknown</State>
-          </Group>
-        </Panel>
-      )}
+      <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note="Each column is a node. Lines between nodes are their links, as both nodes see them. Each row below is a volume with a dot for each copy, or a host with a square for each node that it uses.">
+        <MissingNote what="Sessions of hosts" missing={missing} />
+        {nodes.data && volumes.data && (nodes.data.length > 0 ? <Picture nodes={nodes.data} pairs={pairs} volumes={volumes.data} hosts={hosts} /> : <Empty>No nodes.</Empty>)}
+        <Group gap="xs" mt="md">
+          <State tone="ok">in sync, up</State>
+          <State tone="working">resyncing</State>
+          <State tone="warning">out of sync</State>
+          <State tone="critical">down</State>
+          <State tone="warning">links partial or one-sided</State>
+          <State tone="warning">host path missing</State>
+          <State tone="off">links unknown</State>
+        </Group>
+      </Panel>
       <NodeLinks pairs={pairs} missing={unsaid} at={links.dataUpdatedAt} />
     </Stack>
   )

@@ -122,7 +122,7 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
     <Panel title="Copies" at={at}>
       {copies.length === 0 ? (
         <Empty>
-          This node is not in a cluster, so the volume has a single copy. Create a cluster under <To href="#/nodes">Nodes</To> and add a node; the volume can then get a copy there while hosts use it.
+          Unknown: the cluster’s record does not list this volume, or this node takes no part in its cluster.
         </Empty>
       ) : (
         <Stack gap="sm">

@@ -34,7 +34,7 @@ export function PathsPanel({ volume, nodes, at }: { volume: Volume; nodes?: Clus
           </Rows>
         )}
         <Ways volume={volume} nodes={nodes ?? []} on={on} />
-        <Sessions on={on} cluster={nodes !== undefined} failed={sessions.error} shared={volume.maps.length > 0} />
+        <Sessions on={on} failed={sessions.error} shared={volume.maps.length > 0} />
         <MissingNote what="Sessions" missing={missing} />
       </Stack>
     </Panel>
@@ -78,20 +78,20 @@ function Ways({ volume, nodes, on }: { volume: Volume; nodes: ClusterNode[]; on:
 
 const mean = (micros: number | null | undefined) => (micros === undefined || micros === null ? '–' : latency(micros / 1e6))
 
-function Sessions({ on, cluster, failed, shared }: { on: Session[]; cluster: boolean; failed: unknown; shared: boolean }) {
+function Sessions({ on, failed, shared }: { on: Session[]; failed: unknown; shared: boolean }) {
   const rates = usePathRates()
   if (failed) return <ProblemAlert error={failed} what="The sessions cannot be listed" />
   if (!shared) return null
   if (on.length === 0) return <Text size="sm" c="dimmed">No initiator is logged in to its target. Set up a host to connect one.</Text>
   return (
     <div>
-      <Rows width={760} head={['Initiator', cluster && 'Node', 'From', 'Core', 'Age', { right: 'Commands/s' }, { right: 'From host' }, { right: 'To host' }]} dense>
+      <Rows width={760} head={['Initiator', 'Node', 'From', 'Core', 'Age', { right: 'Commands/s' }, { right: 'From host' }, { right: 'To host' }]} dense>
         {on.map((session) => {
           const now = rates.get(sessionKey(session))
           return (
             <Table.Tr key={sessionKey(session)}>
               <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.alias || session.initiator}</Table.Td>
-              {cluster && <Table.Td>{session.node_name ?? session.node}</Table.Td>}
+              <Table.Td>{session.node_name}</Table.Td>
               <Table.Td>{session.addresses.join(', ')}</Table.Td>
               <Table.Td>{session.core}</Table.Td>
               <Table.Td style={{ whiteSpace: 'nowrap' }}>{duration(session.age)}</Table.Td>

@@ -3,13 +3,13 @@ import type { Pool } from '../api/types'
 import { type Known, emptyDraft, placedBy, poolsOf, problemsOf, requestOf, whereWords } from './draft'
 import { node, volume } from './fixtures'
 
-const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 2 ** 30, used: 2 ** 30, total: 2 ** 31, volumes: 1 }
+const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 2 ** 30, used: 2 ** 30, total: 2 ** 31, volumes: 1, node: 1, node_name: 'n1' }
 const known: Known = { nodes: [node(1), node(2), node(3, { witness: true })], volumes: [volume('db', [[2, 'in_sync']])], pools: [pool], targets: [{ name: 'iqn.2026-11.io.ursa:x', maps: [{ lun: 0, host: 'local', volume_id: 'v' }] }] }
 const good = { ...emptyDraft, name: 'mail', size: '512M', place: 'copies' as const }
 
 it('accepts what a node accepts', () => {
   expect(problemsOf(good, known)).toEqual({})
-  expect(problemsOf({ ...good, place: undefined }, { ...known, nodes: [] })).toEqual({})
+  expect(problemsOf({ ...good, place: undefined }, { ...known, nodes: [node(1)] })).toEqual({})
   expect(requestOf(good)).toEqual({ name: 'mail', size: 2 ** 29, kind: 'thick', block_size: 512, map: true, copies: 2 })
   expect(requestOf({ ...good, place: 'nodes', nodes: [2], map: false, host: 'web', lun: 3 })).toEqual({ name: 'mail', size: 2 ** 29, kind: 'thick', block_size: 512, map: false, nodes: [2] })
 })
@@ -46,7 +46,7 @@ it('accepts a single copy, on a node chosen by Ursa or by the user', () => {
   expect(single({ place: 'nodes', nodes: [2] })).toEqual([{}, 'with a single copy on n2'])
   expect(single({ place: 'nodes', nodes: [1, 2] })[1]).toBe('with copies on n1, n2')
   expect(single({})[1]).toBe('with 2 copies, on nodes chosen by Ursa')
-  expect(single({ place: undefined }, [])).toEqual([{}, 'on this node'])
+  expect(single({ place: undefined }, [node(1)])).toEqual([{}, 'on this node'])
   // The default is two copies, unless only one node can have one.
   expect(placedBy('copies', emptyDraft, known.nodes)).toEqual({ place: 'copies', copies: 2 })
   expect(placedBy('copies', emptyDraft, [node(1), node(2, { up: false })])).toEqual({ place: 'copies', copies: 2 })

@@ -44,7 +44,7 @@ export const emptyDraft: Draft = {
 }
 
 export interface Known {
-  /** Empty without a cluster. */
+  /** Empty if the node takes no part in its cluster. */
   nodes: ClusterNode[]
   volumes: Volume[]
   /** Of all nodes that reported their pools. */
@@ -57,10 +57,12 @@ export const SLICES = [1, 2, 4, 8, 16, 32, 64]
 
 /** The pools of the nodes that get copies, or may get one. */
 export function poolsOf(draft: Draft, known: Known): Pool[] {
-  if (known.nodes.length === 0) return known.pools
   const nodes = draft.place === 'copies' ? known.nodes.filter(takesCopies) : certain(draft, known)
   return nodes.flatMap((node) => poolsOn(node, known))
 }
+
+/** Whether there is only one node: a volume has a single copy there, and there is nothing to choose. */
+export const isSingle = (nodes: ClusterNode[]) => nodes.length < 2
 
 /** Whether a node takes new copies. Nodes in maintenance keep theirs, and take no new ones. */
 export const takesCopies = (node: ClusterNode) => node.up && !node.witness && !node.maintenance
@@ -74,7 +76,7 @@ function certain(draft: Draft, known: Known): ClusterNode[] {
   return known.nodes.filter((node) => node.here && takesCopies(node))
 }
 
-const poolsOn = (node: ClusterNode, known: Known) => known.pools.filter((pool) => (typeof pool.node === 'number' ? pool.node === node.id : node.here))
+const poolsOn = (node: ClusterNode, known: Known) => known.pools.filter((pool) => pool.node === node.id)
 
 /**
  * What is wrong with the pools of the chosen nodes. Another node that has not reported its pools is not
@@ -82,7 +84,6 @@ const poolsOn = (node: ClusterNode, known: Known) => known.pools.filter((pool) =
  */
 function unplaced(draft: Draft, known: Known, bytes: number): string | undefined {
   const needs = draft.kind === 'thick' ? bytes : 0
-  if (known.nodes.length === 0) return poolProblem(known.pools, draft.pool, needs)
   for (const node of certain(draft, known)) {
     const pools = poolsOn(node, known)
     const problem = pools.length > 0 || node.here ? poolProblem(pools, draft.pool, needs) : undefined
@@ -105,14 +106,13 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
   else if (known.volumes.some((volume) => volume.name === draft.name)) problems.name = 'A volume with this name already exists'
   const bytes = parseSize(draft.size)
   if (bytes === undefined) problems.size = 'Enter a number with K, M, G or T, for example 10G'
-  const cluster = known.nodes.length > 0
-  if (cluster && draft.place === undefined) problems.place = 'Choose one'
+  if (!isSingle(known.nodes) && draft.place === undefined) problems.place = 'Choose one'
   const able = known.nodes.filter(takesCopies)
-  if (cluster && draft.place === 'copies') {
+  if (draft.place === 'copies') {
     if (!Number.isInteger(draft.copies) || draft.copies < 1 || draft.copies > 4) problems.copies = 'Choose 1 to 4'
     else if (draft.copies > able.length) problems.copies = able.length === 1 ? 'Only one node can take copies now' : `Only ${able.length} nodes can take copies now: nodes that are down or in maintenance cannot`
   }
-  if (cluster && draft.place === 'nodes') {
+  if (draft.place === 'nodes') {
     if (draft.nodes.length < 1) problems.nodes = 'Choose at least one node'
     else if (draft.nodes.length > 4) problems.nodes = 'Choose at most four nodes'
     else if (!draft.nodes.every((id) => able.some((node) => node.id === id))) problems.nodes = 'A chosen node cannot take copies now: deselect it, or wait until it is up and out of maintenance'

@@ -4,11 +4,10 @@ import type { Event } from '../api/types'
 import { listed } from './missing'
 
 /** A unique key: event numbers are unique on their node only. */
-export const keyOf = (event: Pick<Event, 'id' | 'seen_by'>) => `${event.seen_by?.[0] ?? ''}/${event.id}`
+export const keyOf = (event: Pick<Event, 'id' | 'seen_by'>) => `${event.seen_by[0]}/${event.id}`
 
-/** `seen by node 1`, `seen by nodes 1, 2 and 3`; undefined without a cluster. */
-export function seenBy({ seen_by }: Pick<Event, 'seen_by'>): string | undefined {
-  if (!seen_by || seen_by.length === 0) return undefined
+/** `seen by node 1`, `seen by nodes 1, 2 and 3`. */
+export function seenBy({ seen_by }: Pick<Event, 'seen_by'>): string {
   return `seen by ${seen_by.length > 1 ? 'nodes' : 'node'} ${listed([...seen_by].sort((a, b) => a - b).map(String))}`
 }
 
@@ -23,7 +22,6 @@ export function secondsOf(moment: string): number | undefined {
 
 /** The range that a disk cannot read. */
 export function place({ node, pool, disk, offset, len, lba, blocks }: NonNullable<Event['range']>): string {
-  const ofNode = node === undefined || node === null ? '' : ` on node ${node}`
   const lbas = blocks === 1 ? `LBA ${lba}` : `LBA ${lba} to ${lba + blocks - 1}`
-  return `disk ${disk} of pool ${pool}${ofNode}, bytes ${offset} to ${offset + len - 1}, ${lbas}`
+  return `disk ${disk} of pool ${pool} on node ${node}, bytes ${offset} to ${offset + len - 1}, ${lbas}`
 }

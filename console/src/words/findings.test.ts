@@ -3,7 +3,7 @@ import type { Finding, Pool } from '../api/types'
 import { finding, node, volume } from './fixtures'
 import { allWell, findingsOf, keyOf, linkOf, problemsIn, toneOf, worstTone } from './findings'
 
-const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 50, used: 50, total: 100, volumes: 1 }
+const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 50, used: 50, total: 100, volumes: 1, node: 1, node_name: 'n1' }
 
 describe('findings', () => {
   const down = finding('node-down', { kind: 'node', name: 'n3', node: 3 })
@@ -35,17 +35,16 @@ describe('findings', () => {
 
 it('claims only what is known if there are no findings', () => {
   const three = [node(1), node(2), node(3)]
-  expect(allWell(three, [volume('db', [[1, 'in_sync']])], [pool])).toBe('All 3 nodes are up and report no problems, all volumes are served, all copies are in sync, all pools are online. No action needed.')
-  expect(allWell(null, [], [{ ...pool, state: 'exported' }])).toBe('This node is up and reports no problems. No action needed.')
+  expect(allWell(three, [volume('db', [[1, 'in_sync'], [2, 'in_sync']])], [pool])).toBe('All 3 nodes are up and report no problems, all volumes are served, all copies are in sync, all pools are online. No action needed.')
+  expect(allWell([node(1)], [], [{ ...pool, state: 'exported' }])).toBe('This node is up and reports no problems. No action needed.')
 })
 
 it('knows which findings concern a pool', () => {
   const one: Pool = { ...pool, name: 'fast', node: 2, disks: [{ path: '/dev/sdb', total: 0, free: 0 }, { path: '/dev/sdc', total: 0, free: 0 }] }
   const setBack = (name: string, node: number) => finding('pool-set-back', { kind: 'pool', name, node })
-  const readFailed = (name: string, node?: number) => finding('read-failed', { kind: 'disk', name, node })
+  const readFailed = (name: string, node: number) => finding('read-failed', { kind: 'disk', name, node })
   const found = [setBack('fast', 1), setBack('slow', 2), setBack('fast', 2), readFailed('/dev/sdb', 1), readFailed('/dev/sdc', 2), finding('disk-failed', { kind: 'disk', name: '/dev/sdb', node: 2 })]
   expect(findingsOf(one, found)).toEqual({ setBack: found[2], readErrors: [found[4]], known: true })
-  expect(findingsOf({ ...one, node: undefined }, [readFailed('/dev/sdb')]).readErrors).toHaveLength(1)
   expect(findingsOf(one, undefined)).toEqual({ setBack: undefined, readErrors: [], known: false })
   expect(findingsOf(one, [finding('node-silent', { kind: 'node', name: 'n2', node: 2 })]).known).toBe(false)
 })

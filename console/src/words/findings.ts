@@ -51,10 +51,10 @@ export function linkOf({ code, subject: { kind, name } }: Finding): string {
 const isOpen = (pool: Pool) => pool.state === 'online'
 
 /** The text without findings: only what the node has checked. */
-export function allWell(nodes: ClusterNode[] | null | undefined, volumes: Volume[], pools: Pool[]): string {
+export function allWell(nodes: ClusterNode[] | undefined, volumes: Volume[], pools: Pool[]): string {
   const parts = [nodes && nodes.length > 1 ? `All ${nodes.length} nodes are up and report no problems` : 'This node is up and reports no problems']
   if (volumes.length > 0) parts.push('all volumes are served')
-  if (volumes.some((volume) => volume.copies?.length)) parts.push('all copies are in sync')
+  if (volumes.some((volume) => (volume.copies?.length ?? 0) > 1)) parts.push('all copies are in sync')
   if (pools.some(isOpen)) parts.push(pools.every(isOpen) ? 'all pools are online' : 'all open pools are online')
   return `${parts.join(', ')}. No action needed.`
 }
@@ -71,7 +71,7 @@ export interface PoolFindings {
 
 /** `found`: undefined until the findings are known. */
 export function findingsOf(pool: Pool, found: Finding[] | undefined): PoolFindings {
-  const own = (found ?? []).filter(({ subject }) => (subject.node ?? undefined) === (pool.node ?? undefined))
+  const own = (found ?? []).filter(({ subject }) => subject.node === pool.node)
   return {
     setBack: own.find(({ code, subject }) => code === 'pool-set-back' && subject.name === pool.name),
     readErrors: own.filter(({ code, subject }) => code === 'read-failed' && pool.disks.some((disk) => disk.path === subject.name)),

@@ -62,7 +62,7 @@ export function addUp(kept: Kept): History {
       writeP99: scaled(greatest(of('write_p99_us'), step)),
     })),
     cores: of('cpu').map((cpu) => ({
-      name: cpu.node_name || (cpu.node === undefined || cpu.node === null ? 'this node' : `node ${cpu.node}`),
+      name: cpu.node_name || `node ${cpu.node}`,
       values: steps.map((step) => {
         const [all, looking] = [cpu.points[step], polling.find((one) => one.node === cpu.node)?.points[step] ?? 0]
         return all === null || all === undefined ? undefined : Math.max(0, all - looking)

@@ -4,7 +4,7 @@ import { volume } from './fixtures'
 import { hostPaths, ratesBetween, sessionKey } from './hostpaths'
 
 function session(initiator: string, node: number, more: Partial<Session> = {}): Session {
-  return { initiator, node, isid: '1', tsih: node, core: 0, age: 1, addresses: ['10.0.0.9'], target: 'iqn.2026-11.io.ursa:db', commands: 0, bytes_received: 0, bytes_sent: 0, ...more }
+  return { initiator, node, node_name: `n${node}`, isid: '1', tsih: node, core: 0, age: 1, addresses: ['10.0.0.9'], target: 'iqn.2026-11.io.ursa:db', commands: 0, bytes_received: 0, bytes_sent: 0, ...more }
 }
 
 it('knows which host lacks a path', () => {

@@ -17,7 +17,7 @@ export interface HostPaths {
 export function hostPaths(sessions: Session[], volumes: Volume[]): HostPaths[] {
   const hosts = new Map<string, HostPaths & { targets: Set<string> }>()
   for (const session of sessions) {
-    if (!session.target || session.node === undefined || session.node === null) continue
+    if (!session.target) continue
     let host = hosts.get(session.initiator)
     if (!host) hosts.set(session.initiator, (host = { initiator: session.initiator, name: session.alias || session.initiator, sessions: new Map(), lacks: [], targets: new Set() }))
     host.sessions.set(session.node, (host.sessions.get(session.node) ?? 0) + 1)
@@ -38,7 +38,7 @@ export interface PathRate {
   sent: number
 }
 
-export const sessionKey = (session: Session) => `${session.node ?? ''} ${session.tsih} ${session.isid}`
+export const sessionKey = (session: Session) => `${session.node} ${session.tsih} ${session.isid}`
 
 /** The rates of sessions in both lists; counters that decreased belong to a new session. */
 export function ratesBetween(before: Session[], after: Session[], seconds: number): Map<string, PathRate> {

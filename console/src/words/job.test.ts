@@ -17,7 +17,6 @@ it('describes the work and its nodes', () => {
   expect(jobWord(job({ kind: 'scrub' }), nodes)).toBe('on n2: scrubbing')
   expect(jobWord(job({ kind: 'convert' }), nodes)).toBe('on n2: converting')
   expect(jobWord(job({ kind: 'change', state: 'waiting' }), nodes)).toBe('on n2: waiting')
-  expect(jobWord(job({ kind: 'change', state: 'waiting', node: null }), [])).toBe('waiting')
 })
 
 it('describes what ended, and how', () => {
@@ -30,7 +29,7 @@ it('describes what ended, and how', () => {
   const added = job({ kind: 'add_copy', state: 'cancelled', ended: { at: 40, reason: 'the volume was deleted' } })
   expect(endState(added)).toEqual({ word: 'cancelled', tone: 'off' })
   expect(endWhy(added)).toBe('the volume was deleted.')
-  expect(endWord(job({ kind: 'change', node: null }), [])).toBe('')
+  expect(endWord(job({ kind: 'change' }), [])).toBe('on node 2')
 })
 
 it('shows the result of a verify', () => {
@@ -72,7 +71,6 @@ it('names nodes whose jobs are missing', () => {
 })
 
 it('sends changes to the node of the job', () => {
-  expect(elsewhere({}, null)).toBeUndefined()
   expect(elsewhere({ node: 1 }, nodes)).toBeUndefined()
   expect(elsewhere({ node: 2 }, nodes)).toBe(2)
   // It is not known yet which node receives the request: to name the node is always right.

@@ -19,13 +19,13 @@ export function jobWord(job: Job, nodes: ClusterNode[]): string {
     case 'remove_copy':
       return `on ${name(job.node)}: removing a copy`
     case 'verify':
-      return `${waits ? 'waiting to verify its copies' : 'verifying its copies'}${known(job.node) ? `, by ${name(job.node)}` : ''}`
+      return `${waits ? 'waiting to verify its copies' : 'verifying its copies'}, by ${name(job.node)}`
     case 'scrub':
-      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waiting to scrub' : 'scrubbing'}`
+      return `on ${name(job.node)}: ${waits ? 'waiting to scrub' : 'scrubbing'}`
     case 'convert':
-      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waiting to convert' : 'converting'}`
+      return `on ${name(job.node)}: ${waits ? 'waiting to convert' : 'converting'}`
     case 'change':
-      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waiting' : 'in progress'}`
+      return `on ${name(job.node)}: ${waits ? 'waiting' : 'in progress'}`
   }
 }
 
@@ -42,13 +42,13 @@ export function endWord(job: Job, nodes: ClusterNode[]): string {
     case 'remove_copy':
       return `on ${name(job.node)}: removal of a copy`
     case 'verify':
-      return `verify of its copies${known(job.node) ? `, by ${name(job.node)}` : ''}`
+      return `verify of its copies, by ${name(job.node)}`
     case 'scrub':
-      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}scrub`
+      return `on ${name(job.node)}: scrub`
     case 'convert':
-      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}conversion`
+      return `on ${name(job.node)}: conversion`
     case 'change':
-      return known(job.node) ? `on ${name(job.node)}` : ''
+      return `on ${name(job.node)}`
   }
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { LossOutcome } from '../api/types'
 import { node, volume } from './fixtures'
-import { lossAlone, lossesByNode } from './losses'
+import { lossesByNode } from './losses'
 
 const losses = (...outcomes: LossOutcome[]) => outcomes.map((outcome, at) => ({ node: at + 1, outcome, text: `if node ${at + 1} is lost: ...` }))
 
@@ -13,12 +13,6 @@ describe('the loss of a node', () => {
     expect(one).toMatchObject({ outcome: 'unavailable', stops: ['b'], goesOn: 1 })
     expect(two).toMatchObject({ outcome: 'continues', stops: [], goesOn: 1 })
     expect(other).toMatchObject({ outcome: 'nothing', stops: [], goesOn: 0 })
-  })
-  it('loses RAM volumes on a standalone node', () => {
-    expect(lossAlone([])).toBe('This node is not in a cluster and has no volumes yet.')
-    expect(lossAlone([volume('a', []), volume('b', [])])).toBe('This node is not in a cluster. If it is lost, 2 volumes are unavailable until it returns.')
-    const mixed = [volume('a', []), volume('b', [], { kind: 'ram' })]
-    expect(lossAlone(mixed)).toBe('This node is not in a cluster. If it is lost, the data of b is lost (in memory); 1 volume is unavailable until it returns.')
   })
   it('is as bad as the worst outcome, and names the volumes', () => {
     const stops = volume('a', [[1, 'in_sync'], [2, 'out_of_sync']], { losses: losses('unavailable', 'nothing') })

@@ -1,8 +1,6 @@
 // What the loss of a node would cause now: a summary of what nodes report of each volume.
 
 import type { ClusterNode, LossOutcome, Volume } from '../api/types'
-import { listed } from './missing'
-import { plural } from './size'
 
 /** From best to worst. */
 const ORDER: LossOutcome[] = ['nothing', 'down', 'continues', 'split_brain_risk', 'unavailable', 'data_lost']
@@ -40,15 +38,4 @@ export function lossesByNode(volumes: Volume[], nodes: ClusterNode[]): NodeLoss[
     }
     return result
   })
-}
-
-/** The effect of losing a node that has no cluster. */
-export function lossAlone(volumes: Volume[]): string {
-  if (volumes.length === 0) return 'This node is not in a cluster and has no volumes yet.'
-  const inMemory = volumes.filter((volume) => volume.kind === 'ram').map((volume) => volume.name)
-  const others = volumes.length - inMemory.length
-  const parts: string[] = []
-  if (inMemory.length > 0) parts.push(`the data of ${listed(inMemory)} is lost (in memory)`)
-  if (others > 0) parts.push(`${plural(others, 'volume is', 'volumes are')} unavailable until it returns`)
-  return `This node is not in a cluster. If it is lost, ${parts.join('; ')}.`
 }

@@ -9,13 +9,12 @@ export function missingLine(what: string, missing: Missing[]): string {
 }
 
 /** The number of the node that has an object and changes it; undefined if the queried node has it. */
-export function elsewhere(of: { node?: number | null }, nodes: ClusterNode[] | null | undefined): number | undefined {
-  const here = nodes?.find((node) => node.here)
-  return of.node === undefined || of.node === null || of.node === here?.id ? undefined : of.node
+export function elsewhere({ node }: { node: number }, nodes: ClusterNode[] | undefined): number | undefined {
+  return node === nodes?.find((one) => one.here)?.id ? undefined : node
 }
 
 /** Nodes without live data: those that cannot be queried, and those that are up and do not report. */
-export function unheard(live: Pick<Live, 'nodes' | 'missing'>, nodes: ClusterNode[] | null | undefined): Missing[] {
+export function unheard(live: Pick<Live, 'nodes' | 'missing'>, nodes: ClusterNode[] | undefined): Missing[] {
   const heard = new Set(live.nodes.map((one) => one.node))
   const told = live.missing.filter((one) => !heard.has(one.node))
   const silent = (nodes ?? []).filter((node) => node.up && !node.witness && !heard.has(node.id) && !told.some((one) => one.node === node.id))

@@ -3,7 +3,7 @@ import type { Pool } from '../api/types'
 import { isShort, logSpace, poolChoices, poolProblem } from './pools'
 
 const GIB = 2 ** 30
-const pool = (name: string, more: Partial<Pool> = {}): Pool => ({ name, state: 'online', disks: [], extent: 1, free: GIB, used: GIB, total: 2 * GIB, volumes: 0, ...more })
+const pool = (name: string, more: Partial<Pool> = {}): Pool => ({ name, state: 'online', disks: [], extent: 1, free: GIB, used: GIB, total: 2 * GIB, volumes: 0, node: 1, node_name: 'n1', ...more })
 
 it('selects the pool that a node would use', () => {
   expect(poolProblem([pool('fast')], null, GIB)).toBeUndefined()
@@ -17,7 +17,7 @@ it('selects the pool that a node would use', () => {
 })
 
 it('offers each name once, with the free space', () => {
-  const offered = poolChoices([pool('fast', { node: 1, node_name: 'n1' }), pool('slow', { node: 1, state: 'disk_failed' }), pool('fast', { node: 2, node_name: '', free: 0 })])
+  const offered = poolChoices([pool('fast'), pool('slow', { state: 'disk_failed' }), pool('fast', { node: 2, node_name: '', free: 0 })])
   expect(offered.map((one) => [one.value, one.disabled])).toEqual([['fast', false], ['slow', true]])
   expect(offered[0]?.label).toBe('fast: 1GiB free of 2GiB on n1, 0B free of 2GiB on node 2')
   expect(offered[1]?.label).toBe('slow: 1GiB free of 2GiB')

@@ -5,7 +5,7 @@ import { agreement, etcdDecides, exposure, recordWord, singleMeans } from './rec
 
 const node: Node = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [] }
 
-it('knows where the record will be, even without a cluster', () => {
+it('knows where the record is', () => {
   expect(etcdDecides({ ...node, record_place: 'etcd' })).toBe(true)
   expect(etcdDecides({ ...node, record_place: 'nodes' })).toBe(false)
   expect(etcdDecides(node)).toBe(false)
@@ -13,11 +13,12 @@ it('knows where the record will be, even without a cluster', () => {
 })
 
 it('shows where the record is, and whether it answers', () => {
-  expect(recordWord(undefined)).toBeUndefined()
-  expect(recordWord(null)).toBeUndefined()
-  expect(recordWord({ place: 'nodes', answers: true })).toBe('on the voters; available')
-  expect(recordWord({ place: 'etcd', answers: true, endpoints: ['http://10.0.0.7:2379', 'http://10.0.0.8:2379'] })).toBe('in etcd (http://10.0.0.7:2379, http://10.0.0.8:2379); available')
-  expect(recordWord({ place: 'etcd', answers: false })).toBe('in etcd; unavailable: volume I/O continues, but nothing can be changed and no node can be declared lost')
+  expect(recordWord(undefined, 1)).toBeUndefined()
+  expect(recordWord(null, 1)).toBeUndefined()
+  expect(recordWord({ place: 'nodes', answers: true }, 3)).toBe('on the voters; available')
+  expect(recordWord({ place: 'nodes', answers: false }, 1)).toBe('on this node; unavailable: volume I/O continues, but nothing can be changed')
+  expect(recordWord({ place: 'etcd', answers: true, endpoints: ['http://10.0.0.7:2379', 'http://10.0.0.8:2379'] }, 2)).toBe('in etcd (http://10.0.0.7:2379, http://10.0.0.8:2379); available')
+  expect(recordWord({ place: 'etcd', answers: false }, 2)).toBe('in etcd; unavailable: volume I/O continues, but nothing can be changed and no node can be declared lost')
 })
 
 it('names what decides', () => {

@@ -3,14 +3,15 @@
 
 import type { Node, Volume } from '../api/types'
 
-/** Whether etcd holds the record of the cluster that the node is in, creates or joins. */
+/** Whether etcd holds the record of the node’s cluster, or will as soon as others can join it. */
 export const etcdDecides = (node: Node | undefined): boolean => node?.record_place === 'etcd'
 
 /** Where the cluster's record is, and whether it is available; undefined if the node does not report it. */
-export function recordWord(record: Node['record']): string | undefined {
+export function recordWord(record: Node['record'], nodes: number): string | undefined {
   if (!record) return undefined
-  const place = record.place === 'etcd' ? `in etcd${record.endpoints?.length ? ` (${record.endpoints.join(', ')})` : ''}` : 'on the voters'
-  return record.answers ? `${place}; available` : `${place}; unavailable: volume I/O continues, but nothing can be changed and no node can be declared lost`
+  const place = record.place === 'etcd' ? `in etcd${record.endpoints?.length ? ` (${record.endpoints.join(', ')})` : ''}` : nodes > 1 ? 'on the voters' : 'on this node'
+  const lost = nodes > 1 ? ' and no node can be declared lost' : ''
+  return record.answers ? `${place}; available` : `${place}; unavailable: volume I/O continues, but nothing can be changed${lost}`
 }
 
 /** Why there is no witness, no preferred node, and no split-brain policy. */

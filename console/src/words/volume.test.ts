@@ -29,7 +29,7 @@ it('shows the nodes of a volume', () => {
   expect(nodesWord(volume('db', [[1, 'in_sync'], [3, 'out_of_sync']]))).toBe('n1, n3')
 })
 
-it('shows this node for a volume without a cluster', () => {
+it('shows this node for a volume that the record does not list', () => {
   const single = volume('db', [])
   expect([isElsewhere(single), nodesWord(single), copiesWord(single), volumeState(single).word]).toEqual([false, 'this node', 'single copy', 'in sync'])
 })

@@ -48,7 +48,7 @@ export function servers(volume: Volume): { node: number; name: string }[] {
 /** The address of its screen. */
 export const volumeLink = (volume: Volume): string => link('volumes', volume.name)
 
-/** The names of the nodes that have it; `this node` without a cluster. */
+/** The names of the nodes that have it; `this node` if the record does not list it. */
 export function nodesWord(volume: Volume): string {
   const copies = volume.copies ?? []
   if (copies.length === 0) return 'this node'
