@@ -54,7 +54,7 @@ fn a_node_of_a_cluster_has_a_watcher_that_needs_next_to_nothing() {
         let log = nodes[0].data_dir().with_extension("log");
         assert!(harmless || target == log, "{name} is open");
     }
-    assert_eq!(watchers(alone.pid()), Vec::<u32>::new(), "who is in no cluster has nobody to tell");
+    assert_eq!(watchers(alone.pid()), Vec::<u32>::new(), "the only node of a cluster has nobody to tell");
 
     // A service manager sends it to all processes of a service.
     kill_process(Pid::from_raw(found as i32).expect("not 0"), Signal::TERM).expect("it runs");

@@ -5,13 +5,9 @@ use node::control::NodeStatus;
 use super::snapshot::Members;
 use super::text::{Kind, Text};
 
-pub(super) fn write(text: &mut Text, members: &Members) {
-    let (nodes, answers) = match members {
-        Members::Unknown => (&[][..], false),
-        Members::Known { nodes, answers } => (nodes.as_slice(), *answers),
-    };
+pub(super) fn write(text: &mut Text, Members { nodes, answers }: &Members) {
     let help = "Whether this node reaches a leader of the cluster's record, or etcd: if not, nothing in the cluster can be changed.";
-    text.family("ursa_cluster_record_up", Kind::Gauge, help).sample(&[], u8::from(answers));
+    text.family("ursa_cluster_record_up", Kind::Gauge, help).sample(&[], u8::from(*answers));
     if nodes.is_empty() {
         return;
     }

@@ -60,14 +60,11 @@ pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoRespo
 
 async fn members(state: &State) -> Members {
     let asked = state.call(|control| async move {
-        let record = control.cluster_record().await?;
-        Ok((control.nodes().await?, record.is_some_and(|record| record.answers)))
+        let answers = control.cluster_record().await?.is_some_and(|record| record.answers);
+        Ok(Members { nodes: control.nodes().await?, answers })
     });
-    match tokio::time::timeout(MEMBERS_DEADLINE, asked).await {
-        Ok(Ok((nodes, answers))) => Members::Known { nodes, answers },
-        // The node does not take part in its cluster, or the record does not answer.
-        Ok(Err(_)) | Err(_) => Members::Unknown,
-    }
+    // If the node does not take part in its cluster, or the record does not answer, nothing is known.
+    tokio::time::timeout(MEMBERS_DEADLINE, asked).await.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 fn node(text: &mut Text, state: &State) {

@@ -35,16 +35,11 @@ pub(super) struct Measured {
 
 /// The cluster as this node sees it.
 #[derive(Debug, Default)]
-pub(super) enum Members {
-    /// The cluster's record does not answer.
-    #[default]
-    Unknown,
-    /// The nodes of the cluster, by number.
-    Known {
-        nodes: Vec<NodeStatus>,
-        /// Whether the record can be changed.
-        answers: bool,
-    },
+pub(super) struct Members {
+    /// The nodes of the cluster, by number; empty if the record does not answer.
+    pub(super) nodes: Vec<NodeStatus>,
+    /// Whether the record can be changed.
+    pub(super) answers: bool,
 }
 
 /// The node at one moment.

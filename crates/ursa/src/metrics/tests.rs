@@ -80,7 +80,7 @@ fn a_volume_shows_what_it_has_seen() {
         "# TYPE ursa_volume_capacity_bytes gauge",
         r#"ursa_volume_capacity_bytes{volume="v1",pool="default"} 1073741824"#,
         r#"ursa_volume_capacity_bytes{volume="v2",pool="default"} 1073741824"#,
-        "# HELP ursa_volume_serving Whether hosts can read and write the volume through this node; `id` distinguishes volumes of the same name on nodes without a cluster.",
+        "# HELP ursa_volume_serving Whether hosts can read and write the volume through this node; `id` distinguishes volumes of the same name on nodes that have not joined each other.",
         "# TYPE ursa_volume_serving gauge",
         r#"ursa_volume_serving{volume="v1",id="00010000000000000000000000000000"} 1"#,
         r#"ursa_volume_serving{volume="v2",id="00020000000000000000000000000000"} 0"#,
@@ -209,7 +209,7 @@ fn member(id: u16, up: bool) -> NodeStatus {
 
 #[test]
 fn a_node_of_the_cluster_is_up_or_not() {
-    let members = Members::Known { nodes: vec![member(1, true), member(2, false)], answers: true };
+    let members = Members { nodes: vec![member(1, true), member(2, false)], answers: true };
     let text = written(|text| cluster::write(text, &members));
     let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let expected = [
@@ -228,8 +228,8 @@ fn a_node_of_the_cluster_is_up_or_not() {
         r#"ursa_node_copies_in_sync{node="2",name="server2"} 1"#,
     ];
     assert_eq!(samples, expected);
-    let leaderless = Members::Known { nodes: vec![member(1, true)], answers: false };
-    for members in [leaderless, Members::Unknown] {
+    let leaderless = Members { nodes: vec![member(1, true)], answers: false };
+    for members in [leaderless, Members::default()] {
         let text = written(|text| cluster::write(text, &members));
         assert!(text.lines().any(|line| line == "ursa_cluster_record_up 0"), "{text}");
     }
@@ -269,11 +269,7 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         r#"ursa_replication_bytes_total{node="2",direction="received",kind="sync"} 4"#,
     ];
     assert_eq!(samples, expected);
-    assert_eq!(
-        written(|text| copies::write(text, &Snapshot::default())),
-        "",
-        "a node without a cluster has none"
-    );
+    assert_eq!(written(|text| copies::write(text, &Snapshot::default())), "");
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn compression(text: &mut Text, volumes: &[Measured]) {
 }
 
 fn serving(text: &mut Text, volumes: &[Measured]) {
-    let help = "Whether hosts can read and write the volume through this node; `id` distinguishes volumes of the same name on nodes without a cluster.";
+    let help = "Whether hosts can read and write the volume through this node; `id` distinguishes volumes of the same name on nodes that have not joined each other.";
     let mut family = text.family("ursa_volume_serving", Kind::Gauge, help);
     for volume in volumes {
         let labels = [("volume", volume.name.as_str()), ("id", &volume.id.to_string())];

@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::{COMMAND, FAREWELL};
 
-/// The node's watcher, which it has while it is in a cluster.
+/// The node's watcher, which it has while its cluster has other nodes.
 #[derive(Debug, Default)]
 pub struct Guarded {
     watcher: Option<Child>,

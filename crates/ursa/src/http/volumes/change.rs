@@ -212,7 +212,7 @@ pub(super) async fn room_for(
     let look = move |control: Rc<Control>| async move {
         let here = control.number_and_name();
         let others = || of_copies.iter().copied().filter(|node| *node != here.0);
-        let nodes = if of_copies.is_empty() { Vec::new() } else { nodes(&control).await };
+        let nodes = nodes(&control).await;
         // Each node reports the pool of its copy, and the space it takes there.
         let questions = others().map(|node| (node, format!("{VOLUMES} {id}"))).collect();
         let (mut there, _) = peers::ask(&control, questions).await?.read::<Volume>();

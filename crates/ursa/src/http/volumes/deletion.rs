@@ -74,8 +74,8 @@ struct Going {
     name: String,
     size: u64,
     maps: Vec<(String, u16, String)>,
-    /// The nodes with its copies; `None`: it is not in a cluster's record.
-    nodes: Option<Vec<u16>>,
+    /// The nodes with its copies.
+    nodes: Vec<u16>,
     is_reachable: bool,
 }
 
@@ -88,7 +88,8 @@ impl Going {
                 name: info.name,
                 size: info.capacity.0,
                 maps,
-                nodes: copies.map(|copies| nodes_of(&copies.entry)),
+                // The record may not list it.
+                nodes: copies.map_or_else(|| vec![control.number()], |copies| nodes_of(&copies.entry)),
                 is_reachable: true,
             }),
             Err(error) if control.keeper().is_err() => Err(error),
@@ -97,7 +98,7 @@ impl Going {
                 Ok(Going {
                     id,
                     maps: control.maps_of(&entry.id),
-                    nodes: Some(nodes_of(&entry)),
+                    nodes: nodes_of(&entry),
                     size: entry.size,
                     name: entry.name,
                     is_reachable: false,
@@ -135,15 +136,10 @@ async fn would_delete(state: &State, name: String, force: bool) -> Result<Respon
         targets.into_iter().map(|target| format!("target {target}, which was created with it, is deleted")),
     );
     let data = Size(volume.size);
-    match &volume.nodes {
-        None => steps.push(format!("volume {name} is deleted, with {data} of data")),
-        Some(nodes) => {
-            let on = if nodes.len() == 1 { "node" } else { "nodes" };
-            let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-            let nodes = nodes.join(", ");
-            steps.push(format!("volume {name} is deleted, with {data} of data, on {on} {nodes}"));
-        }
-    }
+    let on = if volume.nodes.len() == 1 { "node" } else { "nodes" };
+    let nodes: Vec<String> = volume.nodes.iter().map(ToString::to_string).collect();
+    let nodes = nodes.join(", ");
+    steps.push(format!("volume {name} is deleted, with {data} of data, on {on} {nodes}"));
     if !volume.is_reachable {
         steps.push(
             "its nodes cannot be reached: they serve hosts that still reach them, and delete their copies when they return"

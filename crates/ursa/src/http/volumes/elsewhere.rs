@@ -63,10 +63,6 @@ impl There {
         There { volumes, me: keeper.me().0, heard: heard.collect() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.volumes.is_empty()
-    }
-
     /// The questions to other nodes about unknown volumes. A copy on a node that is up is preferred, then one
     /// in sync, since its node has the volume open.
     fn questions(&self, known: &Elsewhere) -> BTreeMap<u16, String> {

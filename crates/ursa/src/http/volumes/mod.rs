@@ -107,11 +107,7 @@ const VOTES_DEADLINE: Duration = Duration::from_secs(1);
 async fn everywhere(control: Rc<Control>) -> Result<Everywhere, ControlError> {
     let here = control.volumes().await;
     let there = There::look(&control, here.iter().map(|volume| volume.info.id).collect()).await;
-    let has_copies = here.iter().any(|volume| volume.copies.is_some()) || !there.is_empty();
-    let (nodes, record) = match has_copies {
-        true => (nodes(&control).await, record(&control).await),
-        false => (Vec::new(), None),
-    };
+    let (nodes, record) = (nodes(&control).await, record(&control).await);
     Ok(Everywhere { here, there, names: control.node_names(), nodes, record })
 }
 
@@ -156,10 +152,7 @@ async fn whole(control: &Control, volume: VolumeStatus) -> Volume {
 }
 
 async fn judged(control: &Control, mut volume: Volume) -> Volume {
-    let (nodes, record) = match volume.copies.is_empty() {
-        true => (Vec::new(), None),
-        false => (nodes(control).await, record(control).await),
-    };
+    let (nodes, record) = (nodes(control).await, record(control).await);
     volume.losses = losses(&volume, Cluster { nodes: &nodes, record: record.as_ref() });
     volume.health = health(&volume, &nodes);
     volume
