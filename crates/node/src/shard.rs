@@ -82,7 +82,7 @@ pub struct Shard {
     peer_portals: RefCell<BTreeMap<NodeNumber, NodePortals>>,
     /// On core 0, once control has started.
     control: RefCell<Option<Rc<Control>>>,
-    /// This core's part of the replicated volumes, if the node is in a cluster.
+    /// This core's part of the replicated volumes, once a life of the node in its cluster has begun.
     copies: RefCell<Option<Rc<Copies>>>,
     /// The periodic work of these copies.
     work_of_copies: RefCell<Vec<Task<()>>>,

@@ -146,7 +146,9 @@ impl Copies {
     /// # Panics
     /// If the node takes no part in its cluster.
     pub fn current() -> Rc<Copies> {
-        Shard::current().copies().expect("asked for by a copy, which a node has in a cluster only")
+        Shard::current()
+            .copies()
+            .expect("asked for by a copy, which a node has in a life in its cluster only")
     }
 
     /// The copies of the core that runs the caller, for callers from outside.

@@ -85,7 +85,7 @@ impl Setup {
 
 /// The portals at which hosts log in to use a volume.
 ///
-/// Empty if a node listens on all of its addresses and no cluster's record says which these are.
+/// Empty if a node listens on all of its addresses and the cluster's record does not say which these are.
 pub fn portals_of(client: &Client, volume: &Volume) -> Vec<String> {
     let cluster = client.cluster_nodes().unwrap_or_default();
     let floating = if cluster.is_empty() { Vec::new() } else { client.addresses().unwrap_or_default() };

@@ -11,11 +11,11 @@ const ISCSI_PORT: u16 = 3260;
 /// What is known of the nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Nodes<'a> {
-    /// The nodes of the cluster; empty without one.
+    /// The nodes of the cluster; empty if they are not known.
     pub cluster: &'a [ClusterNode],
     /// The cluster's floating addresses.
     pub floating: &'a [FloatingAddress],
-    /// The portals of this node, which are used without a cluster.
+    /// The portals of this node, which are used if the nodes are not known.
     pub here: &'a [String],
 }
 

@@ -426,7 +426,7 @@ fn would_leave(leaving: &Leaving) -> Vec<String> {
     let copies = leaving.copies.iter().map(|name| {
         format!("the copy of volume {name} stays in its pool and is no longer served; `ursa volume delete` frees its space")
     });
-    let first = "from its next start, this node is alone, in a cluster of its own: its certificates and its copy of the cluster's record stay in its data directory (cluster/CLUSTER-NODE), unused";
+    let first = "from its next start, this node is the only one of a new cluster: its certificates and its copy of the cluster's record stay in its data directory (cluster/CLUSTER-NODE), unused";
     let people =
         "users, API tokens and settings of the cluster stay behind: the new cluster has none of them";
     let others = "the other nodes are not notified: if this node has not been removed yet, run `ursa node remove` on one of them";

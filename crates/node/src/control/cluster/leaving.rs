@@ -90,10 +90,7 @@ impl Control {
         self.change(Work::new(Doing::LeaveCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let place = control.place_still(&before)?;
-            tracing::warn!(
-                node = place.node,
-                "from its next start this node is alone, in a cluster of its own"
-            );
+            tracing::warn!(node = place.node, "from its next start this node is in a cluster of its own");
             control.commit(&changing, vec![set(CLUSTER.into(), &Place { leave: true, ..place })]).await
         })
         .await
