@@ -117,6 +117,7 @@ fn decided_by(place: RecordPlace) -> &'static str {
 /// The policy, and who chose it.
 pub(super) fn chosen(volume: &Volume, place: RecordPlace) -> String {
     match &volume.split_brain_policy {
+        None if volume.copies.len() < 2 => "-".into(),
         None => decided_by(place).into(),
         Some(chosen) => {
             let what = match chosen.policy {
@@ -148,7 +149,7 @@ pub(super) fn fork_line(volume: &Volume, fork: &VolumeFork) -> String {
 
 #[cfg(test)]
 mod tests {
-    use api::ChosenPolicy;
+    use api::{ChosenPolicy, CopyState};
 
     use super::*;
     use crate::samples;
@@ -157,7 +158,8 @@ mod tests {
     fn with_etcd_no_node_and_no_majority_decides() {
         let volume = |policy: Option<SplitBrainPolicy>| {
             let split_brain_policy = policy.map(|policy| ChosenPolicy { policy, by: "eva".into(), at: 9 });
-            Volume { split_brain_policy, ..samples::volume("db", Vec::new()) }
+            let copies = [1, 2].map(|node| samples::copy(usize::from(node) - 1, node, CopyState::InSync));
+            Volume { split_brain_policy, ..samples::volume("db", copies.into()) }
         };
         let nodes = "the preferred node or a majority continues";
         let etcd = "etcd, which keeps the cluster's record, decides which nodes continue";
@@ -168,5 +170,6 @@ mod tests {
         }
         let alone = chosen(&volume(Some(SplitBrainPolicy::Heartbeat)), RecordPlace::Nodes);
         assert!(alone.starts_with("heartbeat: a node that is cut off continues alone (set"), "{alone}");
+        assert_eq!(chosen(&samples::volume("db", Vec::new()), RecordPlace::Nodes), "-", "nothing to decide");
     }
 }

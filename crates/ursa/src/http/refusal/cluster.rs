@@ -63,7 +63,7 @@ pub(super) fn refused(error: &ClusterError) -> Refusal {
         ClusterError::Record(_) => {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail)
                 .hint(
-                    "a majority of the voters must be up, and able to write in their data directories: see `ursa node list` and `ursa status`",
+                    "the nodes that vote must be able to write in their data directories, and a majority of them must be up: see `ursa node list` and `ursa status`",
                 )
         }
         ClusterError::Moving => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail),
