@@ -45,7 +45,6 @@ impl Control {
     ///
     /// `None` if the record lists the volume, or is about to.
     pub(super) fn why_not_recorded(&self, info: &VolumeInfo) -> Option<String> {
-        info.copy?;
         // A sole copy is served without the record, and is added to it.
         let is_gone = |keeper: Rc<Keeper>| keeper.has(info.id) || keeper.is_deleted(info.id);
         if info.is_sole() && !self.keeper().is_ok_and(is_gone) {

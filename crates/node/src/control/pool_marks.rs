@@ -317,7 +317,7 @@ async fn writes_taken() -> u64 {
 }
 
 fn has_copies(pool: &Pool) -> bool {
-    pool.volumes().iter().any(|info| info.copy.is_some() && info.kind != VolumeKind::Ram)
+    pool.volumes().iter().any(|info| info.kind != VolumeKind::Ram)
 }
 
 fn disks_of(pool: &Pool) -> String {

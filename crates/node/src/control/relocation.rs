@@ -373,7 +373,7 @@ impl Control {
     pub(super) async fn rename_copy(self: &Rc<Control>, id: VolumeId, name: String) {
         let found = self.current_of(self.copies_of(id)).map(|(pool, info)| (pool.name(), info));
         let Some((pool, info)) = found else { return };
-        if info.name == name || info.copy.is_none() {
+        if info.name == name {
             return;
         }
         let (control, called) = (Rc::clone(self), name.clone());

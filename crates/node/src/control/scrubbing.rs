@@ -339,8 +339,7 @@ impl Control {
         if Shard::current().volume(info.id).is_none() {
             return Some(Unfit::NotServed);
         }
-        let keeper = self.keeper().ok().filter(|_| info.copy.is_some());
-        let is_behind = keeper.is_some_and(|keeper| !is_in_sync_here(&keeper, info.id));
+        let is_behind = self.keeper().is_ok_and(|keeper| !is_in_sync_here(&keeper, info.id));
         is_behind.then_some(Unfit::OutOfSync)
     }
 

@@ -115,8 +115,7 @@ impl Control {
     async fn outdated(&self, keeper: &Rc<Keeper>) -> Vec<(VolumeId, Chore)> {
         let mut all = Vec::new();
         let compare = |(id, wanted): (VolumeId, WantedCopy)| {
-            let found = self.current_of(self.copies_of(id));
-            if let Some((_, info)) = found.filter(|(_, info)| info.copy.is_some()) {
+            if let Some((_, info)) = self.current_of(self.copies_of(id)) {
                 all.extend(lag(&info, &wanted).into_iter().map(|chore| (id, chore)));
             }
         };

@@ -151,8 +151,8 @@ impl Control {
         let named = keeper.as_ref().and_then(|keeper| keeper.get::<String>(&volume_name_key(name)));
         let id = VolumeId::parse(named.as_ref().map_or(name, |(id, _)| id));
         let is_called_so = |info: &VolumeInfo| {
-            let entry = info.copy.and_then(|_| Some(keeper.as_ref()?.volume(info.id)?.entry));
-            entry.is_none_or(|entry| entry.name == name)
+            let recorded = keeper.as_ref().and_then(|keeper| keeper.volume(info.id));
+            recorded.is_none_or(|volume| volume.entry.name == name)
         };
         let find = |pool: Pool| {
             let found = id.and_then(|id| pool.volume(id));
@@ -243,8 +243,7 @@ impl Control {
         let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string).or(failed);
         let problem = problem.or_else(|| self.why_not_recorded(&info));
         let scrub = self.pool_named(pool).ok().and_then(|pool| self.scrub_status(pool.id(), &info));
-        let copies =
-            self.keeper().ok().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
+        let copies = self.keeper().ok().and_then(|keeper| keeper.volume(info.id));
         let info = match &copies {
             Some(CopiesStatus { entry, .. }) => VolumeInfo {
                 name: entry.name.clone(),
@@ -288,10 +287,7 @@ impl Control {
         }
         let keeper = self.keeper().ok();
         // The record's name comes first: a pool may not know the current name of its copy yet.
-        let in_record = |info: &VolumeInfo| {
-            let copies = keeper.as_ref().filter(|_| info.copy.is_some())?.volume(info.id)?;
-            Some(copies.entry.name)
-        };
+        let in_record = |info: &VolumeInfo| Some(keeper.as_ref()?.volume(info.id)?.entry.name);
         let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());
         let found = volumes.filter_map(|info| {
             let why = unserved.get(&info.id)?.to_string();

@@ -478,10 +478,10 @@ impl Control {
         self.change(Work::new(Doing::SetCompressionOfCopy, &before.name), |changing| async move {
             changing.concerns(id);
             let _volume = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool)]).await?;
-            let (pool, info) = control.volume_to_change(&before)?;
+            let (pool, _) = control.volume_to_change(&before)?;
             // Only now: whoever comes last follows what the record has last.
             let recorded = control.keeper()?.volume(id).and_then(|volume| volume.entry.compression.known());
-            let Some(compression) = recorded.filter(|_| info.copy.is_some()) else { return Ok(()) };
+            let Some(compression) = recorded else { return Ok(()) };
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             Ok(pool.set_compression(id, compression).await.map(drop)?)
         })

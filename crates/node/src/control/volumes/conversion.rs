@@ -217,8 +217,7 @@ impl Control {
 
     /// The kind that a volume has, or is being converted to.
     fn wanted_kind(&self, info: &VolumeInfo) -> VolumeKind {
-        let entry =
-            self.keeper().ok().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
+        let entry = self.keeper().ok().and_then(|keeper| keeper.volume(info.id));
         entry.map_or(info.converting.unwrap_or(info.kind), |volume| volume.entry.shape.kind)
     }
 

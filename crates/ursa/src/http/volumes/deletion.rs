@@ -63,8 +63,7 @@ pub(in crate::http) async fn delete(
 async fn deleted(control: Rc<Control>, name: String, force: bool) -> Result<(), ControlError> {
     match control.volume(&name) {
         Ok(volume) => control.delete_volume(&volume.info.id.to_string(), force).await,
-        Err(_) if control.keeper().is_ok() => control.delete_unreachable(&name, force).await,
-        Err(error) => Err(error),
+        Err(_) => control.delete_unreachable(&name, force).await,
     }
 }
 
@@ -92,7 +91,6 @@ impl Going {
                 nodes: copies.map_or_else(|| vec![control.number()], |copies| nodes_of(&copies.entry)),
                 is_reachable: true,
             }),
-            Err(error) if control.keeper().is_err() => Err(error),
             Err(_) => {
                 let (id, entry) = control.unreachable_volume(name)?;
                 Ok(Going {
