@@ -35,7 +35,8 @@ pub struct Node {
     /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<ClusterRecord>,
-    /// Where its cluster keeps its record; before other nodes can join it: where the node's settings place it.
+    /// Where its cluster keeps its record; before other nodes can join it: where the node's settings place
+    /// it.
     #[serde(default)]
     pub record_place: RecordPlace,
     /// Whether other nodes confirm its reads of volumes with two or more copies.

@@ -206,8 +206,8 @@ impl EnterError {
 }
 
 impl Control {
-    /// The node's place in its cluster; `None` before its first start has created one, and if this version cannot
-    /// read it.
+    /// The node's place in its cluster; `None` before its first start has created one, and if this version
+    /// cannot read it.
     pub fn place(&self) -> Option<Place> {
         self.record.borrow().get(CLUSTER)
     }

@@ -154,8 +154,8 @@ impl Control {
         }
     }
 
-    /// Whether this is the number of this node. The number of a node whose place cannot be read is a guess, by
-    /// which nothing must be changed.
+    /// Whether this is the number of this node. The number of a node whose place cannot be read is a guess,
+    /// by which nothing must be changed.
     fn is_me(&self, node: u16) -> bool {
         self.place().is_some_and(|place| place.node == node)
     }

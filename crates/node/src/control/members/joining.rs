@@ -148,8 +148,8 @@ impl Control {
         let token = Token::parse(token).map_err(link::JoinError::from)?;
         let cluster = token.cluster.to_string();
         let place = self.own_place()?;
-        // The access rules of a cluster whose files are missing must not get into another one. A node that runs
-        // without them takes part in its cluster: it would have a second life beside this one.
+        // The access rules of a cluster whose files are missing must not get into another one. A node that
+        // runs without them takes part in its cluster: it would have a second life beside this one.
         let own = match self.has_lost_files() && self.keeper().is_err() {
             true if place.cluster == cluster => Vec::new(),
             true => return Err(EnterError::Already.into()),

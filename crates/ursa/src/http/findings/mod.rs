@@ -71,8 +71,8 @@ async fn observe(state: &State) -> Result<Observed, Refusal> {
     })
 }
 
-/// The nodes of the cluster, and whether its record is in etcd. If this node cannot list them, its own reports
-/// give the reason.
+/// The nodes of the cluster, and whether its record is in etcd. If this node cannot list them, its own
+/// reports give the reason.
 async fn members(control: Rc<Control>) -> Result<(Vec<ClusterNode>, bool), ::node::control::ControlError> {
     let nodes = control.nodes().await.unwrap_or_default();
     let nodes = nodes.into_iter().map(cluster::shown).collect();
