@@ -188,9 +188,6 @@ pub enum WorkloadError {
 
 impl Workload {
     /// Checks whether the pattern is valid, independent of the target.
-    ///
-    /// # Errors
-    /// See [`WorkloadError`].
     pub fn check(&self) -> Result<(), WorkloadError> {
         let sectors = |bytes: u64| bytes.is_multiple_of(512);
         let (Access::Random { align: step } | Access::Sequential { stride: step, .. }) = self.access;

@@ -8,9 +8,6 @@ use std::time::Duration;
 pub struct InvalidDuration(String);
 
 /// Parses a whole number and its unit.
-///
-/// # Errors
-/// [`InvalidDuration`].
 pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
     let seconds = || {
         let unit = text.chars().last()?;

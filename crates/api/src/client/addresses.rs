@@ -7,33 +7,21 @@ use crate::{DryRun, FloatingAddress, FloatingAddressAdd};
 /// Floating IPs.
 impl Client {
     /// All floating IPs of the cluster, with their holders.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn addresses(&self) -> Result<Vec<FloatingAddress>> {
         self.list("/v1/floating-ips")
     }
 
     /// Adds a floating IP.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn add_address(&self, address: &FloatingAddressAdd) -> Result<FloatingAddress> {
         self.post("/v1/floating-ips", address)
     }
 
     /// Removes a floating IP; sessions through it end.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn remove_address(&self, address: &str) -> Result<()> {
         self.delete(&format!("/v1/floating-ips/{}", segment(address)))
     }
 
     /// What removing a floating IP would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_remove_address(&self, address: &str) -> Result<DryRun> {
         self.would_delete(&format!("/v1/floating-ips/{}?dry_run=true", segment(address)))
     }

@@ -10,155 +10,98 @@ use crate::{
 /// The node's cluster.
 impl Client {
     /// Its nodes, by number.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn cluster_nodes(&self) -> Result<Vec<ClusterNode>> {
         self.list("/v1/nodes")
     }
 
     /// Lets other nodes join this one.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn init_cluster(&self, init: &ClusterInit) -> Result<Vec<ClusterNode>> {
         self.post("/v1/cluster", init).map(|list: List<ClusterNode>| list.items)
     }
 
     /// Creates a token that lets one more node join.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn create_token(&self, token: &TokenCreate) -> Result<JoinToken> {
         self.post("/v1/cluster/tokens", token)
     }
 
     /// Makes the node join a cluster.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn join_cluster(&self, join: &ClusterJoin) -> Result<()> {
         let url = self.address("/v1/cluster/join");
         self.done(self.authorized(self.agent.post(url)).send_json(join))
     }
 
     /// Sets the preferred node, which continues alone if two nodes without a witness lose each other.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn prefer_node(&self, node: Option<u16>) -> Result<()> {
         self.put("/v1/cluster/preferred", &Preference { node })
     }
 
     /// Reserves an address of a node for one kind of links, or makes it available to all.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn keep_link_for(&self, node: u16, link: &LinkFor) -> Result<()> {
         self.put(&format!("/v1/nodes/{node}/links"), link)
     }
 
     /// The links of the node with this number to each other node; or, with `all`, of all nodes.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn links_of(&self, node: &str) -> Result<List<Link>> {
         self.get(&format!("/v1/links?node={}", segment(node)))
     }
 
     /// The limit for the resync traffic of all nodes together.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn sync_limit(&self) -> Result<SyncLimit> {
         self.get("/v1/cluster/resync-limit")
     }
 
     /// Sets that limit.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn limit_syncs(&self, limit: &SyncLimit) -> Result<()> {
         self.put("/v1/cluster/resync-limit", limit)
     }
 
     /// The schedule for comparing copies automatically.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn verify_schedule(&self) -> Result<VerifySchedule> {
         self.get("/v1/cluster/verify-schedule")
     }
 
     /// Sets that schedule.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn set_verify_schedule(&self, schedule: &VerifySchedule) -> Result<()> {
         self.put("/v1/cluster/verify-schedule", schedule)
     }
 
     /// Makes the node a cluster of its own at its next start.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn force_new_cluster(&self) -> Result<()> {
         self.done(self.authorized(self.agent.post(self.address("/v1/cluster/force-new"))).send_empty())
     }
 
     /// What making the node a cluster of its own would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_force_new_cluster(&self) -> Result<DryRun> {
         self.would_post("/v1/cluster/force-new?dry_run=true")
     }
 
     /// Makes the node leave its cluster at its next start.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn leave_cluster(&self) -> Result<()> {
         self.done(self.authorized(self.agent.post(self.address("/v1/cluster/leave"))).send_empty())
     }
 
     /// What leaving the cluster would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_leave_cluster(&self) -> Result<DryRun> {
         self.would_post("/v1/cluster/leave?dry_run=true")
     }
 
     /// Begins or ends a node's maintenance.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn maintain_node(&self, node: u16, on: bool) -> Result<()> {
         self.put(&format!("/v1/nodes/{node}/maintenance"), &Maintenance { on })
     }
 
     /// What beginning or ending a node's maintenance would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_maintain_node(&self, node: u16, on: bool) -> Result<DryRun> {
         let url = self.address(&format!("/v1/nodes/{node}/maintenance?dry_run=true"));
         self.json(self.authorized(self.agent.put(url)).send_json(Maintenance { on }))
     }
 
     /// Removes another node from the cluster permanently.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn remove_node(&self, id: u16) -> Result<()> {
         self.delete(&format!("/v1/nodes/{id}"))
     }
 
     /// What removing a node from the cluster would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_remove_node(&self, id: u16) -> Result<DryRun> {
         self.would_delete(&format!("/v1/nodes/{id}?dry_run=true"))
     }

@@ -7,9 +7,6 @@ use crate::{DryRun, Events, EventsQuery, History, HistoryQuery, Job, List};
 /// Events.
 impl Client {
     /// Events of the queried node, or of others, the oldest first.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn events(&self, query: &EventsQuery) -> Result<Events> {
         let parameters = [
             ("limit", Some(query.limit.to_string())),
@@ -27,9 +24,6 @@ impl Client {
 /// History.
 impl Client {
     /// The history of the last seven days.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn history(&self, query: &HistoryQuery) -> Result<History> {
         let series = (!query.series.is_empty()).then(|| query.series.join(","));
         let parameters = [
@@ -47,59 +41,38 @@ impl Client {
 impl Client {
     /// Jobs of the cluster and of the queried node, the newest first: those under way, or those that have
     /// `ended`.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn jobs(&self, ended: bool) -> Result<Vec<Job>> {
         self.list(&format!("/v1/jobs?ended={ended}"))
     }
 
     /// Like [`Client::jobs`], with the jobs of another node, by its number, instead of the queried one; or of
     /// `all`.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn jobs_of(&self, node: &str, ended: bool) -> Result<List<Job>> {
         self.get(&format!("/v1/jobs?ended={ended}&node={}", segment(node)))
     }
 
     /// One job.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn job(&self, id: &str) -> Result<Job> {
         self.get(&format!("/v1/jobs/{}", segment(id)))
     }
 
     /// Cancels a job.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn cancel_job(&self, id: &str) -> Result<()> {
         self.delete(&format!("/v1/jobs/{}", segment(id)))
     }
 
     /// What canceling a job would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_cancel_job(&self, id: &str) -> Result<DryRun> {
         self.would_delete(&format!("/v1/jobs/{}?dry_run=true", segment(id)))
     }
 
     /// Pauses a resync.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn pause_job(&self, id: &str) -> Result<Job> {
         let url = self.address(&format!("/v1/jobs/{}/pause", segment(id)));
         self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
     /// Resumes a paused resync.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn resume_job(&self, id: &str) -> Result<Job> {
         let url = self.address(&format!("/v1/jobs/{}/resume", segment(id)));
         self.json(self.authorized(self.agent.post(url)).send_empty())

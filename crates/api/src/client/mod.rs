@@ -50,7 +50,7 @@ fn config() -> Config {
         .build()
 }
 
-/// A client of one node.
+/// A client of one node. A dry run (`would_...`) fails as the change itself would.
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
@@ -107,34 +107,22 @@ impl Client {
     }
 
     /// The properties of the node.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn node(&self) -> Result<Node> {
         self.get("/v1/node")
     }
 
     /// What is wrong in the cluster now, the most severe first.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn findings(&self) -> Result<Vec<Finding>> {
         self.list("/v1/findings")
     }
 
     /// The I/O of the last second on another node of the cluster, by its number, or on `all`. A node that was
     /// not queried just before has no sample yet.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn live_samples(&self, node: &str) -> Result<List<LiveSample>> {
         self.get(&format!("/v1/live/sample?node={}", segment(node)))
     }
 
     /// The node's metrics, in the text format of Prometheus.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn metrics(&self) -> Result<String> {
         self.text(self.authorized(self.agent.get(self.address("/metrics"))).call())
     }

@@ -10,99 +10,63 @@ use crate::{
 /// Users, tokens and the audit log.
 impl Client {
     /// The authenticated caller.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn who_am_i(&self) -> Result<WhoAmI> {
         self.get("/v1/whoami")
     }
 
     /// All users, by name.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn users(&self) -> Result<Vec<User>> {
         self.list("/v1/users")
     }
 
     /// Creates a user.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn create_user(&self, user: &UserCreate) -> Result<User> {
         self.post("/v1/users", user)
     }
 
     /// Changes a user's role or password.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn change_user(&self, name: &str, change: &UserChange) -> Result<User> {
         let url = self.address(&format!("/v1/users/{}", segment(name)));
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
     /// What changing a user would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_change_user(&self, name: &str, change: &UserChange) -> Result<DryRun> {
         let url = self.address(&format!("/v1/users/{}?dry_run=true", segment(name)));
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
     /// Deletes a user.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn delete_user(&self, name: &str) -> Result<()> {
         self.delete(&format!("/v1/users/{}", segment(name)))
     }
 
     /// What deleting a user would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_user(&self, name: &str) -> Result<DryRun> {
         self.would_delete(&format!("/v1/users/{}?dry_run=true", segment(name)))
     }
 
     /// All tokens.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn api_tokens(&self) -> Result<Vec<ApiToken>> {
         self.list("/v1/tokens")
     }
 
     /// Creates a token.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn create_api_token(&self, token: &ApiTokenCreate) -> Result<ApiTokenMade> {
         self.post("/v1/tokens", token)
     }
 
     /// Deletes a token.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn delete_api_token(&self, id: &str) -> Result<()> {
         self.delete(&format!("/v1/tokens/{}", segment(id)))
     }
 
     /// What deleting a token would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_api_token(&self, id: &str) -> Result<DryRun> {
         self.would_delete(&format!("/v1/tokens/{}?dry_run=true", segment(id)))
     }
 
     /// The audit log of the queried node, or of others, the newest entry first.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn audit(&self, query: &AuditQuery) -> Result<List<AuditEntry>> {
         let parameters = [
             ("limit", Some(query.limit.to_string())),

@@ -10,33 +10,21 @@ use crate::{
 /// Pools: those of the node with this number; `None` means the queried node.
 impl Client {
     /// All pools, by name.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn pools(&self) -> Result<Vec<Pool>> {
         self.list("/v1/pools")
     }
 
     /// The pools of another node of the cluster, by its number, or of `all`.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn pools_of(&self, node: &str) -> Result<List<Pool>> {
         self.get(&format!("/v1/pools?node={}", segment(node)))
     }
 
     /// The block devices of a node's machine, by name.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn disks(&self, node: Option<u16>) -> Result<Vec<BlockDevice>> {
         self.list(&of_node("/v1/disks".into(), node))
     }
 
     /// One pool.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
         self.get(&of_node(format!("/v1/pools/{}", segment(name)), node))
     }
@@ -44,9 +32,6 @@ impl Client {
     /// When the pools of a node will be full if they fill up as in the last days.
     ///
     /// `node` is a node number or `all`; `None` means the queried node.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn forecasts(&self, node: Option<&str>) -> Result<List<Forecast>> {
         match node {
             Some(node) => self.get(&format!("/v1/forecasts?node={}", segment(node))),
@@ -55,168 +40,108 @@ impl Client {
     }
 
     /// Creates a pool.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn create_pool(&self, pool: &PoolCreate, node: Option<u16>) -> Result<Pool> {
         self.post(&of_node("/v1/pools".into(), node), pool)
     }
 
     /// What creating a pool would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_create_pool(&self, pool: &PoolCreate, node: Option<u16>) -> Result<DryRun> {
         self.post(&of_node("/v1/pools?dry_run=true".into(), node), pool)
     }
 
     /// Imports a pool that was created elsewhere or earlier.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn import_pool(&self, import: &PoolImport, node: Option<u16>) -> Result<Pool> {
         self.post(&of_node("/v1/pools/import".into(), node), import)
     }
 
     /// What importing a pool would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_import_pool(&self, import: &PoolImport, node: Option<u16>) -> Result<DryRun> {
         self.post(&of_node("/v1/pools/import?dry_run=true".into(), node), import)
     }
 
     /// Exports a pool, so that another server can import it.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn export_pool(&self, name: &str, node: Option<u16>) -> Result<()> {
         let url = self.address(&of_node(format!("/v1/pools/{}/export", segment(name)), node));
         self.done(self.authorized(self.agent.post(url)).send_empty())
     }
 
     /// What exporting a pool would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_export_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
         self.would_post(&of_node(format!("/v1/pools/{}/export?dry_run=true", segment(name)), node))
     }
 
     /// Adds a disk to a pool.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn add_disk(&self, pool: &str, disk: &PoolAddDisk, node: Option<u16>) -> Result<Pool> {
         self.post(&of_node(format!("/v1/pools/{}/disks", segment(pool)), node), disk)
     }
 
     /// What adding a disk to a pool would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_add_disk(&self, pool: &str, disk: &PoolAddDisk, node: Option<u16>) -> Result<DryRun> {
         self.post(&of_node(format!("/v1/pools/{}/disks?dry_run=true", segment(pool)), node), disk)
     }
 
     /// Removes a disk from a pool, or cancels that.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn remove_disk(&self, pool: &str, disk: &PoolRemoveDisk, node: Option<u16>) -> Result<Pool> {
         self.post(&of_node(format!("/v1/pools/{}/remove-disk", segment(pool)), node), disk)
     }
 
     /// What removing a disk from a pool would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_remove_disk(&self, pool: &str, disk: &PoolRemoveDisk, node: Option<u16>) -> Result<DryRun> {
         self.post(&of_node(format!("/v1/pools/{}/remove-disk?dry_run=true", segment(pool)), node), disk)
     }
 
     /// Grows a pool whose disks have become larger.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn grow_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
         let url = self.address(&of_node(format!("/v1/pools/{}/grow", segment(name)), node));
         self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
     /// What growing a pool would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_grow_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
         self.would_post(&of_node(format!("/v1/pools/{}/grow?dry_run=true", segment(name)), node))
     }
 
     /// Closes a pool that has failed, and opens it again.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn reopen_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
         let url = self.address(&of_node(format!("/v1/pools/{}/reopen", segment(name)), node));
         self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
     /// Scrubs the volumes of a pool; returns the jobs.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn scrub_pool(&self, name: &str, node: Option<u16>) -> Result<List<Job>> {
         let url = self.address(&of_node(format!("/v1/pools/{}/scrub", segment(name)), node));
         self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
     /// Acknowledges read errors of the pool's disks.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn acknowledge_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
         let url = self.address(&of_node(format!("/v1/pools/{}/acknowledge", segment(name)), node));
         self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
     /// What reopening a pool would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_reopen_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
         self.would_post(&of_node(format!("/v1/pools/{}/reopen?dry_run=true", segment(name)), node))
     }
 
     /// Accepts the older data of a pool that was set back.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn accept_older_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
         let url = self.address(&of_node(format!("/v1/pools/{}/accept-older", segment(name)), node));
         self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
     /// What accepting the older data of a pool would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_accept_older_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
         self.would_post(&of_node(format!("/v1/pools/{}/accept-older?dry_run=true", segment(name)), node))
     }
 
     /// Forgets a pool that cannot be used.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn forget_pool(&self, name: &str, how: &PoolForget, node: Option<u16>) -> Result<()> {
         let url = self.address(&of_node(format!("/v1/pools/{}/forget", segment(name)), node));
         self.done(self.authorized(self.agent.post(url)).send_json(how))
     }
 
     /// What forgetting a pool would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_forget_pool(&self, name: &str, how: &PoolForget, node: Option<u16>) -> Result<DryRun> {
         let path = format!("/v1/pools/{}/forget?dry_run=true", segment(name));
         self.post(&of_node(path, node), how)

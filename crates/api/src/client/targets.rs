@@ -10,84 +10,54 @@ use crate::{
 /// Targets and LUN maps.
 impl Client {
     /// All targets, by name.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn targets(&self) -> Result<Vec<Target>> {
         self.list("/v1/targets")
     }
 
     /// One target.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn target(&self, name: &str) -> Result<Target> {
         self.get(&format!("/v1/targets/{}", segment(name)))
     }
 
     /// Creates a target.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn create_target(&self, target: &TargetCreate) -> Result<Target> {
         self.post("/v1/targets", target)
     }
 
     /// Changes a target's alias or CHAP credentials. Its sessions continue.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn change_target(&self, name: &str, change: &TargetChange) -> Result<Target> {
         let url = self.address(&format!("/v1/targets/{}", segment(name)));
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
     /// What changing a target would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_change_target(&self, name: &str, change: &TargetChange) -> Result<DryRun> {
         let url = self.address(&format!("/v1/targets/{}?dry_run=true", segment(name)));
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
     /// Deletes a target; with `force`, also its maps.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn delete_target(&self, name: &str, force: bool) -> Result<()> {
         self.delete(&format!("/v1/targets/{}?force={force}", segment(name)))
     }
 
     /// What deleting a target would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_target(&self, name: &str, force: bool) -> Result<DryRun> {
         self.would_delete(&format!("/v1/targets/{}?dry_run=true&force={force}", segment(name)))
     }
 
     /// Maps a volume as a LUN of a target.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn create_map(&self, target: &str, map: &MapCreate) -> Result<TargetMap> {
         self.post(&format!("/v1/targets/{}/maps", segment(target)), map)
     }
 
     /// Unmaps a LUN from one host group, or from all.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn delete_map(&self, target: &str, lun: u16, host: Option<&str>) -> Result<()> {
         let host = host.map_or(String::new(), |host| format!("?host={}", segment(host)));
         self.delete(&format!("/v1/targets/{}/maps/{lun}{host}", segment(target)))
     }
 
     /// What unmapping a LUN would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_map(&self, target: &str, lun: u16, host: Option<&str>) -> Result<DryRun> {
         let host = host.map_or(String::new(), |host| format!("&host={}", segment(host)));
         self.would_delete(&format!("/v1/targets/{}/maps/{lun}?dry_run=true{host}", segment(target)))
@@ -97,59 +67,38 @@ impl Client {
 /// Host groups.
 impl Client {
     /// All host groups, by name.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn hosts(&self) -> Result<Vec<Host>> {
         self.list("/v1/hosts")
     }
 
     /// One host group.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn host(&self, name: &str) -> Result<Host> {
         self.get(&format!("/v1/hosts/{}", segment(name)))
     }
 
     /// Creates a host group.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn create_host(&self, host: &HostCreate) -> Result<Host> {
         self.post("/v1/hosts", host)
     }
 
     /// Changes a host group.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn change_host(&self, name: &str, change: &HostChange) -> Result<Host> {
         let url = self.address(&format!("/v1/hosts/{}", segment(name)));
         self.json(self.authorized(self.agent.put(url)).send_json(change))
     }
 
     /// What changing a host group would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_change_host(&self, name: &str, change: &HostChange) -> Result<DryRun> {
         let url = self.address(&format!("/v1/hosts/{}?dry_run=true", segment(name)));
         self.json(self.authorized(self.agent.put(url)).send_json(change))
     }
 
     /// Deletes a host group.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn delete_host(&self, name: &str) -> Result<()> {
         self.delete(&format!("/v1/hosts/{}", segment(name)))
     }
 
     /// What deleting a host group would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_host(&self, name: &str) -> Result<DryRun> {
         self.would_delete(&format!("/v1/hosts/{}?dry_run=true", segment(name)))
     }
@@ -158,34 +107,22 @@ impl Client {
 /// Sessions.
 impl Client {
     /// All sessions, by number.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn sessions(&self) -> Result<Vec<Session>> {
         self.list("/v1/sessions")
     }
 
     /// The sessions of another node of the cluster, by its number, or of `all`.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn sessions_of(&self, node: &str) -> Result<List<Session>> {
         self.get(&format!("/v1/sessions?node={}", segment(node)))
     }
 
     /// Ends a session on the node with this number; `None` means the queried node. The initiator may log in
     /// again.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn end_session(&self, tsih: u16, node: Option<u16>) -> Result<()> {
         self.delete(&of_node(format!("/v1/sessions/{tsih}"), node))
     }
 
     /// What ending a session would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_end_session(&self, tsih: u16, node: Option<u16>) -> Result<DryRun> {
         self.would_delete(&of_node(format!("/v1/sessions/{tsih}?dry_run=true"), node))
     }

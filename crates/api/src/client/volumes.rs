@@ -16,17 +16,11 @@ const VERIFICATION_EVERY: Duration = Duration::from_millis(500);
 /// Volumes.
 impl Client {
     /// All volumes of the cluster, by name; and which nodes did not answer.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn volumes(&self) -> Result<List<Volume>> {
         self.get("/v1/volumes")
     }
 
     /// One volume, by name or ID.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn volume(&self, name: &str) -> Result<Volume> {
         self.get(&format!("/v1/volumes/{}", segment(name)))
     }
@@ -34,33 +28,21 @@ impl Client {
     /// Counters of the I/O to a volume through a node, with a latency histogram.
     ///
     /// `None` means the queried node, or one that has a copy.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn volume_counters(&self, name: &str, node: Option<u16>) -> Result<VolumeCounters> {
         self.get(&of_node(format!("/v1/volumes/{}/counters", segment(name)), node))
     }
 
     /// Creates a volume, and maps it unless the request says otherwise.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn create_volume(&self, volume: &VolumeCreate) -> Result<Volume> {
         self.post("/v1/volumes", volume)
     }
 
     /// What creating a volume would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_create_volume(&self, volume: &VolumeCreate) -> Result<DryRun> {
         self.post("/v1/volumes?dry_run=true", volume)
     }
 
     /// Grows or renames a volume.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn change_volume(&self, name: &str, change: &VolumeChange) -> Result<Volume> {
         let url = self.address(&format!("/v1/volumes/{}", segment(name)));
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
@@ -69,9 +51,6 @@ impl Client {
     /// Verifies the copies of a volume, and waits for the end; reports the progress every half second.
     ///
     /// `node` does the work; `None` means the queried node, or one that has a copy.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn verify_volume(
         &self,
         name: &str,
@@ -92,100 +71,64 @@ impl Client {
     /// Scrubs a volume, and returns the result, or the progress if it takes longer.
     ///
     /// `node` does the work; `None` means the queried node, or one that has a copy.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn scrub_volume(&self, name: &str, node: Option<u16>) -> Result<Scrub> {
         let path = of_node(format!("/v1/volumes/{}/scrub", segment(name)), node);
         self.json(self.authorized(self.agent.post(self.address(&path))).send_empty())
     }
 
     /// Converts a volume to another kind. It continues in the background: each copy is a job of its node.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn convert_volume(&self, name: &str, to: &VolumeConvert) -> Result<Volume> {
         self.post(&format!("/v1/volumes/{}/convert", segment(name)), to)
     }
 
     /// What converting a volume would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_convert_volume(&self, name: &str, to: &VolumeConvert) -> Result<DryRun> {
         self.post(&format!("/v1/volumes/{}/convert?dry_run=true", segment(name)), to)
     }
 
     /// Adds a copy to a volume, or moves one.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn add_copy(&self, name: &str, copy: &CopyCreate) -> Result<Volume> {
         self.post(&format!("/v1/volumes/{}/copies", segment(name)), copy)
     }
 
     /// Removes a volume's copy from a node. The removal may continue after the response.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn remove_copy(&self, name: &str, node: u16) -> Result<()> {
         self.delete(&format!("/v1/volumes/{}/copies/{node}", segment(name)))
     }
 
     /// What adding or moving a copy would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_add_copy(&self, name: &str, copy: &CopyCreate) -> Result<DryRun> {
         self.post(&format!("/v1/volumes/{}/copies?dry_run=true", segment(name)), copy)
     }
 
     /// What removing a copy from a node would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_remove_copy(&self, name: &str, node: u16) -> Result<DryRun> {
         self.would_delete(&format!("/v1/volumes/{}/copies/{node}?dry_run=true", segment(name)))
     }
 
     /// Sets the split-brain policy of a volume.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn set_split_brain_policy(&self, name: &str, choice: &PolicyChoice) -> Result<PolicyChosen> {
         let url = self.address(&format!("/v1/volumes/{}/split-brain-policy", segment(name)));
         self.json(self.authorized(self.agent.put(url)).send_json(choice))
     }
 
     /// Decides which node's data is kept of a volume that several nodes have served alone.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<()> {
         self.put(&format!("/v1/volumes/{}/split-brain", segment(name)), resolution)
     }
 
     /// What that decision would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<DryRun> {
         let url = self.address(&format!("/v1/volumes/{}/split-brain?dry_run=true", segment(name)));
         self.json(self.authorized(self.agent.put(url)).send_json(resolution))
     }
 
     /// Deletes a volume with all its data; with `force`, also its maps.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
     pub fn delete_volume(&self, name: &str, force: bool) -> Result<()> {
         self.delete(&format!("/v1/volumes/{}?force={force}", segment(name)))
     }
 
     /// What deleting a volume would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_volume(&self, name: &str, force: bool) -> Result<DryRun> {
         self.would_delete(&format!("/v1/volumes/{}?dry_run=true&force={force}", segment(name)))
     }

@@ -13,9 +13,6 @@ use crate::{Error, Setup};
 
 impl Driver {
     /// Like [`Driver::prepare`], for [`Driver::run_mail`].
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub fn prepare_mail(setup: Setup, profile: &MailProfile, watch: Watch<'_>) -> Result<Driver, Error> {
         profile.check()?;
         Driver::prepare(setup, &[profile.workload()], watch)

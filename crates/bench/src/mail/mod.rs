@@ -68,9 +68,6 @@ pub enum MailProfileError {
 
 impl MailProfile {
     /// Checks whether the profile is valid.
-    ///
-    /// # Errors
-    /// See [`MailProfileError`].
     pub fn check(&self) -> Result<(), MailProfileError> {
         match self {
             _ if self.users == 0 || self.tasks == 0 => Err(MailProfileError::Nobody),

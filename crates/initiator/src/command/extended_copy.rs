@@ -105,9 +105,6 @@ impl Command for ExtendedCopy<'_> {
 
 impl Session {
     /// Lets the target copy blocks itself.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn extended_copy(&self, lun: Lun, command: ExtendedCopy<'_>) -> Result<(), Error> {
         self.send(lun, &command).await
     }

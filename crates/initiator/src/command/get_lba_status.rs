@@ -85,9 +85,6 @@ fn parse(data: &[u8]) -> Option<Vec<LbaStatus>> {
 
 impl Session {
     /// Which blocks from `lba` on are mapped.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn lba_status(&self, lun: Lun, lba: Lba) -> Result<Vec<LbaStatus>, Error> {
         self.send(lun, &GetLbaStatus { lba }).await
     }

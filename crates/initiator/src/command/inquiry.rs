@@ -42,9 +42,6 @@ impl Command for Inquiry {
 
 impl Session {
     /// The standard INQUIRY data, or a VPD page: at most `len` bytes.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn inquiry(&self, lun: Lun, page: Option<u8>, len: u16) -> Result<Vec<u8>, Error> {
         self.send(lun, &Inquiry { page, len }).await
     }

@@ -1,7 +1,7 @@
 //! SCSI commands from the client's side (SPC-4, SBC-3).
 //!
 //! Each file has one command: as a type that defines what is sent, what is returned and how it affects the
-//! unit, and as a method of [`Session`].
+//! unit, and as a method of [`Session`], which fails as [`Session::send`] does unless it says otherwise.
 
 mod compare_and_write;
 mod extended_copy;

@@ -153,17 +153,11 @@ fn full_status(data: &[u8]) -> Option<Vec<Registrant>> {
 
 impl Session {
     /// The registered keys.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn read_keys(&self, lun: Lun) -> Result<Vec<u64>, Error> {
         self.send(lun, &ReadKeys).await
     }
 
     /// The reservation, if there is one.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn read_reservation(&self, lun: Lun) -> Result<Option<Reservation>, Error> {
         self.send(lun, &ReadReservation).await
     }

@@ -118,9 +118,6 @@ impl Command for PersistentReserveOut {
 
 impl Session {
     /// Changes registrations or the reservation.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn reserve(&self, lun: Lun, command: PersistentReserveOut) -> Result<(), Error> {
         self.send(lun, &command).await
     }

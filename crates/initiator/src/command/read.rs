@@ -41,9 +41,6 @@ impl Command for Read {
 
 impl Session {
     /// Reads blocks.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn read(&self, lun: Lun, lba: Lba, count: BlockCount, size: BlockSize) -> Result<Buf, Error> {
         self.send(lun, &Read { lba, count, size }).await
     }

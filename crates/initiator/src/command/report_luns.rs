@@ -48,9 +48,6 @@ fn parse(data: &[u8]) -> Option<Vec<Lun>> {
 
 impl Session {
     /// The LUNs that the target presents to us.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn report_luns(&self) -> Result<Vec<Lun>, Error> {
         self.send(Lun(0), &ReportLuns).await
     }

@@ -124,9 +124,6 @@ fn parse(data: &[u8]) -> Option<Vec<PortGroup>> {
 
 impl Session {
     /// The states of all target port groups.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn target_port_groups(&self, lun: Lun) -> Result<Vec<PortGroup>, Error> {
         self.send(lun, &ReportTargetPortGroups).await
     }

@@ -32,9 +32,6 @@ impl Command for SynchronizeCache {
 
 impl Session {
     /// Makes all answered writes durable.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn flush(&self, lun: Lun) -> Result<(), Error> {
         self.send(lun, &SynchronizeCache).await
     }

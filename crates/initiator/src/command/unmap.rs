@@ -63,9 +63,6 @@ impl Command for Unmap<'_> {
 
 impl Session {
     /// Unmaps blocks.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn unmap(&self, lun: Lun, ranges: &[LbaRange]) -> Result<(), Error> {
         self.send(lun, &Unmap { ranges }).await
     }

@@ -51,9 +51,6 @@ impl Command for Write {
 
 impl Session {
     /// Writes whole blocks.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn write(&self, lun: Lun, lba: Lba, data: Chain, size: BlockSize) -> Result<(), Error> {
         self.send(lun, &Write { lba, data, size, durable: false }).await
     }

@@ -52,9 +52,6 @@ impl Command for WriteSame {
 
 impl Session {
     /// Writes one block's content to many blocks.
-    ///
-    /// # Errors
-    /// As for [`Session::send`].
     pub async fn write_same(&self, lun: Lun, command: WriteSame) -> Result<(), Error> {
         self.send(lun, &command).await
     }

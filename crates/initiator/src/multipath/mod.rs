@@ -197,9 +197,6 @@ impl Multipath {
     }
 
     /// Sends a command over a good path, and again over others if necessary.
-    ///
-    /// # Errors
-    /// [`Failure`].
     #[inline]
     pub async fn send<C: Command>(&self, command: &C) -> Result<C::Answer, Failure> {
         let is_clear = self.shared.doubt.borrow().is_empty() || command.effect().blocks().is_none();
@@ -218,41 +215,26 @@ impl Multipath {
     }
 
     /// Reads blocks.
-    ///
-    /// # Errors
-    /// [`Failure`].
     pub async fn read(&self, lba: Lba, count: BlockCount) -> Result<Buf, Failure> {
         self.send(&Read { lba, count, size: self.block_size() }).await
     }
 
     /// Writes whole blocks.
-    ///
-    /// # Errors
-    /// [`Failure`].
     pub async fn write(&self, lba: Lba, data: Chain) -> Result<(), Failure> {
         self.send(&Write { lba, data, size: self.block_size(), durable: false }).await
     }
 
     /// Makes all answered writes durable.
-    ///
-    /// # Errors
-    /// [`Failure`].
     pub async fn flush(&self) -> Result<(), Failure> {
         self.send(&SynchronizeCache).await
     }
 
     /// Unmaps blocks.
-    ///
-    /// # Errors
-    /// [`Failure`].
     pub async fn unmap(&self, ranges: &[LbaRange]) -> Result<(), Failure> {
         self.send(&Unmap { ranges }).await
     }
 
     /// Writes one block's content to many blocks.
-    ///
-    /// # Errors
-    /// [`Failure`].
     pub async fn write_same(&self, command: &WriteSame) -> Result<(), Failure> {
         self.send(command).await
     }
@@ -269,9 +251,6 @@ impl Multipath {
     }
 
     /// Which blocks from `lba` on are mapped.
-    ///
-    /// # Errors
-    /// [`Failure`].
     pub async fn lba_status(&self, lba: Lba) -> Result<Vec<LbaStatus>, Failure> {
         self.send(&GetLbaStatus { lba }).await
     }

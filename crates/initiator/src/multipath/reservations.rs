@@ -57,9 +57,6 @@ impl Multipath {
     }
 
     /// Removes the registration from all paths; from lost paths when they come back.
-    ///
-    /// # Errors
-    /// [`Failure`].
     pub async fn unregister(&self) -> Result<(), Failure> {
         self.shared.register_all(None).await
     }

@@ -71,9 +71,6 @@ impl Confirm {
 }
 
 /// Shows what the node would do.
-///
-/// # Errors
-/// [`CliError::Print`].
 pub fn show_would(output: &Output, what: &str, would: &DryRun) -> Result<(), CliError> {
     output.show(would, |would| format!("Dry run: {}Nothing was changed.\n", told(what, would)))
 }

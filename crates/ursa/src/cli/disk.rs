@@ -19,10 +19,6 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::List { node } => output.show(&client.disks(node)?, |disks| table(disks)),

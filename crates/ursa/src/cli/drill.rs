@@ -117,9 +117,6 @@ pub struct Demo {
 
 impl Drill {
     /// Runs the drill.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let own = self.scenario.cluster();
         if own.is_some() && (self.nodes.is_some() || self.node.is_some() || self.witness) {
@@ -167,9 +164,6 @@ impl Drill {
 
 impl Demo {
     /// Runs the demo.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let plan = Plan {
             scenario: Scenario::CrashNode,

@@ -30,9 +30,6 @@ pub struct History {
 
 impl History {
     /// Shows the history.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let to = unix_now();
         let query = HistoryQuery {

@@ -70,10 +70,6 @@ pub struct Members {
 }
 
 impl Command {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Create { name, members: Members { initiators, addresses }, chap } => {

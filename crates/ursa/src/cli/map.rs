@@ -51,10 +51,6 @@ struct Listed {
 }
 
 impl Command {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Create { target, volume, host, lun } => {
@@ -89,9 +85,6 @@ impl Command {
 }
 
 /// Sets the names of volumes of which the node that was asked knows only the identity.
-///
-/// # Errors
-/// See [`CliError`].
 pub fn name_volumes<'a>(
     client: &Client,
     maps: impl Iterator<Item = &'a mut TargetMap>,

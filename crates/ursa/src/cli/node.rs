@@ -215,10 +215,6 @@ fn parse_preferred(text: &str) -> Result<Preferred, String> {
 }
 
 impl Command {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Init { listen } => {

@@ -34,9 +34,6 @@ impl Output {
     }
 
     /// Prints a response: its data, or the text that `text` makes of it for people.
-    ///
-    /// # Errors
-    /// [`CliError::Print`].
     pub fn show<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), CliError> {
         match self.0 {
             Format::Table => self.text(&text(value)),
@@ -54,9 +51,6 @@ impl Output {
     }
 
     /// Prints one of a stream of items: a line of JSON, or the text that `text` makes of it.
-    ///
-    /// # Errors
-    /// [`CliError::Print`].
     pub fn line<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), CliError> {
         let line = match self.0 {
             Format::Table => format!("{}\n", text(value)),
@@ -75,9 +69,6 @@ impl Output {
     }
 
     /// Reports a success to people; programs have the exit code.
-    ///
-    /// # Errors
-    /// [`CliError::Print`].
     pub fn done(&self, text: &str) -> Result<(), CliError> {
         match self.0 {
             Format::Table => self.text(&format!("{text}\n")),
@@ -86,9 +77,6 @@ impl Output {
     }
 
     /// Prints the text unchanged.
-    ///
-    /// # Errors
-    /// [`CliError::Print`].
     pub fn text(&self, text: &str) -> Result<(), CliError> {
         match io::stdout().lock().write_all(text.as_bytes()) {
             // The reader has closed the pipe (`ursa volume list | head`).

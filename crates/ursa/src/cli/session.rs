@@ -30,10 +30,6 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::List { node: None } => output.show(&client.sessions()?, |sessions| table(sessions)),

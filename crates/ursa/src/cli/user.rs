@@ -82,10 +82,6 @@ pub struct PasswordFrom {
 }
 
 impl Command {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Create { name, role, from } => {

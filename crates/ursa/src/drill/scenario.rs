@@ -64,9 +64,6 @@ pub enum Damage {
 
 impl Damage {
     /// What became of it. `refused` is how often writes of the load found no space.
-    ///
-    /// # Errors
-    /// [`DrillError`].
     pub fn found(
         self,
         refused: u64,
@@ -180,9 +177,6 @@ impl Scenario {
     }
 
     /// Injects the fault into the node, or into all.
-    ///
-    /// # Errors
-    /// [`DrillError`].
     pub fn strike(
         self,
         fleet: &mut Fleet,
@@ -213,9 +207,6 @@ impl Scenario {
     /// Removes the fault; returns when the node's copy was rebuilt, if it was.
     ///
     /// Rot cannot be removed: there is more of it, to be found when the load ends.
-    ///
-    /// # Errors
-    /// [`DrillError`].
     pub fn undo(
         self,
         fleet: &mut Fleet,

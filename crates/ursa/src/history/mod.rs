@@ -129,9 +129,6 @@ impl History {
 
     /// The rows of a window, one per step; `None` where nothing was kept. To be called by tasks of the node's
     /// cores.
-    ///
-    /// # Errors
-    /// [`Unavailable`].
     pub async fn rows(&self, window: Window) -> Result<Vec<Option<Row>>, Unavailable> {
         let (answer, rows) = oneshot();
         let work = self.work.as_ref().filter(|_| window.is_sound()).ok_or(Unavailable)?;

@@ -51,9 +51,6 @@ impl Ring {
     }
 
     /// Writes a row to its place.
-    ///
-    /// # Errors
-    /// An I/O error of the file.
     pub fn write(&mut self, row: &Row) -> io::Result<()> {
         let place = row.at / u64::from(self.shape.step) % u64::from(self.shape.rows);
         let written = self.open(true)?.write_all_at(&row.encode(), place * ROW_BYTES as u64);
@@ -64,9 +61,6 @@ impl Ring {
     }
 
     /// Passes the rows that ended after `from` and not after `to` to `each`, the oldest first.
-    ///
-    /// # Errors
-    /// An I/O error of the file.
     pub fn read(&mut self, from: u64, to: u64, mut each: impl FnMut(Row)) -> io::Result<()> {
         let (step, rows) = (u64::from(self.shape.step), u64::from(self.shape.rows));
         let last = to / step;

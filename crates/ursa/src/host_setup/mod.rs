@@ -56,9 +56,6 @@ impl Setup {
 
 impl Command {
     /// The settings, with explanations. Calls `client` only if a volume is named.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn text(self, client: &Client) -> Result<String, ClientError> {
         let (system, setup) = match self {
             Command::Linux(setup) => (HostSystem::Linux, setup),

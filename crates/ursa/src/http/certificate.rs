@@ -63,9 +63,6 @@ pub enum CertificateError {
 impl Certificate {
     /// Loads the certificate from these files. Without files, loads the node's own, which is created again
     /// when its names or addresses have changed.
-    ///
-    /// # Errors
-    /// See [`CertificateError`].
     pub fn load(
         given: Option<&CertificateFiles>,
         data_dir: &Path,

@@ -27,9 +27,6 @@ impl<T: Clone> Paced<T> {
     }
 
     /// The result of an `ask` that began after this call.
-    ///
-    /// # Errors
-    /// Those of `ask`.
     pub(super) async fn get<E, F: Future<Output = Result<T, E>>>(
         &self,
         ask: impl FnOnce() -> F,

@@ -167,9 +167,6 @@ fn make(path: &Path) -> io::Result<()> {
 }
 
 /// The size of a first pool: half of the free space, in whole GiB if that is 1 GiB or more.
-///
-/// # Errors
-/// [`DataDirError`].
 pub fn first_pool_size(data_dir: &Path) -> Result<ByteLen, DataDirError> {
     let space = statvfs(data_dir)
         .map_err(|error| DataDirError::Make { path: data_dir.to_owned(), source: error.into() })?;

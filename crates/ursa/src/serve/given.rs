@@ -240,9 +240,6 @@ pub enum FileError {
 
 impl Given {
     /// The settings of the command line, completed by those of its file.
-    ///
-    /// # Errors
-    /// See [`FileError`].
     pub fn with_file(self) -> Result<Given, FileError> {
         match &self.config {
             None => Ok(self),

@@ -98,9 +98,6 @@ impl Outcome for ServeError {
 }
 
 /// Serves until a signal arrives.
-///
-/// # Errors
-/// See [`ServeError`].
 pub fn main(given: Given) -> Result<(), ServeError> {
     let print_config = given.print_config;
     let settings = Settings::of(given.with_file()?)?;

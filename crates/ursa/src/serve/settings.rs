@@ -98,9 +98,6 @@ pub enum SettingsError {
 
 impl Settings {
     /// The given settings, with defaults for the rest.
-    ///
-    /// # Errors
-    /// See [`SettingsError`].
     pub fn of(given: Given) -> Result<Settings, SettingsError> {
         let defaults = node::Config::default();
         let seconds = |given: Option<u32>, default| given.map_or(default, |s| Duration::from_secs(s.into()));

@@ -99,9 +99,6 @@ struct Failed {
 
 impl Apply {
     /// Makes the changes.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(&self, client: &Client, output: &Output) -> Result<(), CliError> {
         let declared = Declared::read(&self.file)?;
         if self.prune && declared.is_empty() {
@@ -167,9 +164,6 @@ fn carry_out(plan: &Plan, client: &Client, output: &Output) -> Result<(), CliErr
 
 impl Diff {
     /// Shows what `ursa apply` would change.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(&self, client: &Client, output: &Output) -> Result<(), CliError> {
         let declared = Declared::read(&self.file)?;
         let plan = Plan::new(&declared, &Present::of(client)?, self.prune)?;
@@ -183,9 +177,6 @@ impl Diff {
 }
 
 /// Prints a file that describes the present configuration.
-///
-/// # Errors
-/// See [`CliError`].
 pub fn export(client: &Client, output: &Output) -> Result<(), CliError> {
     let declared = export::declared(&Present::of(client)?);
     output.show(&declared, export::text)

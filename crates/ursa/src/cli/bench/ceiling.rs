@@ -48,9 +48,6 @@ pub struct Raw {
 
 impl CeilingArgs {
     /// Measures the disk, if one is named: for each pattern, its reads and its writes separately.
-    ///
-    /// # Errors
-    /// [`CliError::Bench`].
     pub fn measure(
         &self,
         setup: &Setup,

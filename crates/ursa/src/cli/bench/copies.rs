@@ -82,10 +82,6 @@ fn name(label: &str) -> String {
 }
 
 impl Copies {
-    /// Measures and reports.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let workload = Workload { threads: self.threads, depth: self.depth, ..self.pattern.workload() };
         let like = self.setup.setup(Vec::new())?;

@@ -79,8 +79,6 @@ fn letter(letter: char) -> Letter {
 }
 
 /// Translates the letters after `bench`; all other arguments stay unchanged.
-///
-/// # Errors See [`LetterError`].
 pub fn expand(arguments: Vec<OsString>) -> Result<Vec<OsString>, LetterError> {
     let Some(bench) = arguments.iter().position(|argument| argument == "bench") else {
         return Ok(arguments);

@@ -68,10 +68,6 @@ fn hours(text: &str) -> Result<Duration, String> {
 }
 
 impl Mail {
-    /// Measures and reports.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let profile = MailProfile {
             users: self.users,

@@ -45,10 +45,6 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Run(run) => run.run(output),

@@ -52,10 +52,6 @@ fn find(name: &str) -> Result<Patterns, String> {
 }
 
 impl Pack {
-    /// Measures and reports.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let mut workloads = self.pack.workloads(&self.pattern.workload());
         for workload in &mut workloads {

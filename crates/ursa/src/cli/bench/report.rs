@@ -20,19 +20,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Shows the report.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         self.results.report(output, &read(&self.record)?)
     }
 }
 
 /// Reads a record from a file.
-///
-/// # Errors
-/// [`CliError::Bench`].
 pub fn read(path: &Path) -> Result<Document, CliError> {
     let json = std::fs::read_to_string(path).map_err(|error| bench::Error::Read(path.to_owned(), error))?;
     Ok(Document::parse(&json, path)?)

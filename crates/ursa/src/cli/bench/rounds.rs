@@ -30,8 +30,6 @@ impl Side {
 ///
 /// Each round runs every pattern on all sides, one after the other, and the next round begins with another
 /// side. After a run that does not complete, no more follow.
-///
-/// # Errors [`CliError::Bench`].
 pub fn take_turns(sides: &mut [Side], rounds: u32, line: &mut ProgressLine) -> Result<(), CliError> {
     let patterns = sides.iter().map(|side| side.workloads.len()).max().unwrap_or(0);
     let count = sides.len();

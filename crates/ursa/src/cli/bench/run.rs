@@ -42,10 +42,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// Measures and reports.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let (threads, depth) = (self.threads, self.depth);
         let workload = Workload { threads, depth, ..self.pattern.workload() };

@@ -7,8 +7,6 @@ use super::progress::ProgressLine;
 use crate::cli::exit::CliError;
 
 /// Makes the runs in order. After a run that does not complete, no more follow.
-///
-/// # Errors [`CliError::Bench`].
 pub fn run_all(
     driver: &mut Driver,
     workloads: &[Workload],

@@ -33,10 +33,6 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Measures and reports.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let like = self.pattern.workload();
         let cell = |threads: u32| {

@@ -50,9 +50,6 @@ struct Source {
 
 impl Top {
     /// Shows the figures until the user quits, or once.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let interval = Duration::from_secs(self.interval);
         let views = Views::new(self.view);

@@ -8,9 +8,6 @@ use crate::cli::exit::CliError;
 use crate::cli::output::Output;
 
 /// Converts a volume to a kind, or cancels its conversion.
-///
-/// # Errors
-/// See [`CliError`].
 pub(super) fn run(
     client: &Client,
     output: &Output,

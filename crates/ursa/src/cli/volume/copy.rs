@@ -68,10 +68,6 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Add { volume, node, pool } => {
@@ -127,9 +123,6 @@ fn would_replace(
 /// Removes the copy, unless an earlier attempt has, and creates it again in that pool.
 ///
 /// `gone` is called in between.
-///
-/// # Errors
-/// See [`CliError`].
 pub fn replace(
     client: &Client,
     volume: &str,

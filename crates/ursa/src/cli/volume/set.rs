@@ -34,10 +34,6 @@ struct Settings {
 }
 
 impl Set {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let volume = client.change_volume(&self.name, &self.settings.change())?;
         output.show(&volume, |volume| shown(client, volume))

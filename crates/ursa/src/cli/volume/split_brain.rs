@@ -49,10 +49,6 @@ pub struct Resolution {
 }
 
 impl Choice {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let policy = match self.policy {
             Policy::Prefer => SplitBrainPolicy::Prefer,
@@ -79,10 +75,6 @@ impl Choice {
 }
 
 impl Resolution {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let volume = client.volume(&self.volume)?;
         let what = format!("Keep the data of node {} for volume {}", self.keep, volume.name);

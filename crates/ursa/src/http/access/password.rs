@@ -51,9 +51,6 @@ impl Passwords {
     }
 
     /// Hashes a password for storage.
-    ///
-    /// # Errors
-    /// [`TooMany`].
     pub(in crate::http) async fn hash(&self, password: String) -> Result<String, TooMany> {
         let (answer, hashed) = oneshot::channel();
         self.give(Work::Hash { password, answer })?;
@@ -62,9 +59,6 @@ impl Passwords {
 
     /// Whether `kept` is a hash of the password. `None` stands for a user that does not exist: the check
     /// takes as long and fails.
-    ///
-    /// # Errors
-    /// [`TooMany`].
     pub(in crate::http) async fn check(
         &self,
         password: String,

@@ -27,9 +27,6 @@ pub(super) struct Log {
 
 impl Log {
     /// Opens the log in this directory, which is created if it does not exist.
-    ///
-    /// # Errors
-    /// An I/O error.
     pub(super) fn open(directory: &Path) -> io::Result<Log> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let path = path(directory, 0);
@@ -45,9 +42,6 @@ impl Log {
     }
 
     /// Writes an entry, and gives it its number.
-    ///
-    /// # Errors
-    /// An I/O error.
     pub(super) fn write(&mut self, entry: AuditEntry) -> io::Result<()> {
         let entry = AuditEntry { id: self.next, ..entry };
         let mut line = serde_json::to_vec(&entry)?;
@@ -91,9 +85,6 @@ impl Wanted {
 }
 
 /// The wanted entries, the newest first. Reads the files, which may grow meanwhile.
-///
-/// # Errors
-/// An I/O error.
 pub(super) fn last(directory: &Path, wanted: Wanted) -> io::Result<Vec<AuditEntry>> {
     let mut found = Vec::new();
     for age in 0..FILES_MAX {

@@ -101,9 +101,6 @@ impl There {
 
 /// Forgets volumes that no longer exist, and asks other nodes about unknown ones. Returns the nodes that did
 /// not answer.
-///
-/// # Errors
-/// Those of the node's control.
 pub(super) async fn learn(state: &State, there: &There) -> Result<Vec<Missing>, Refusal> {
     let ids = there.volumes.iter().map(|(volume, _)| volume.entry.id.as_str());
     state.elsewhere.keep(&ids.collect());
@@ -118,9 +115,6 @@ pub(super) async fn learn(state: &State, there: &There) -> Result<Vec<Missing>, 
 }
 
 /// The volume of this name or ID in the record; `None`: there is none.
-///
-/// # Errors
-/// Those of the node's control.
 pub(super) async fn one(
     control: &Rc<Control>,
     known: Elsewhere,

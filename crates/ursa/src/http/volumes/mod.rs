@@ -51,9 +51,6 @@ pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Jso
 }
 
 /// All volumes of the cluster, and the nodes that did not report theirs.
-///
-/// # Errors
-/// Those of the node's control.
 pub(super) async fn all(state: &State) -> Result<List<Volume>, Refusal> {
     let everywhere = state.call(everywhere).await?;
     let missing = elsewhere::learn(state, &everywhere.there).await?;
