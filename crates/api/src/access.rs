@@ -64,11 +64,7 @@ pub enum ProvedBy {
 
 impl fmt::Display for ProvedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ProvedBy::Session => "session",
-            ProvedBy::Token => "token",
-            ProvedBy::Local => "local",
-        })
+        self.serialize(f)
     }
 }
 

@@ -172,10 +172,7 @@ pub enum LinkRole {
 
 impl fmt::Display for LinkRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LinkRole::Replication => "replication",
-            LinkRole::Heartbeat => "heartbeat",
-        })
+        self.serialize(f)
     }
 }
 

@@ -127,16 +127,7 @@ pub enum JobKind {
 
 impl fmt::Display for JobKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            JobKind::Sync => "sync",
-            JobKind::AddCopy => "add_copy",
-            JobKind::MoveCopy => "move_copy",
-            JobKind::RemoveCopy => "remove_copy",
-            JobKind::Verify => "verify",
-            JobKind::Scrub => "scrub",
-            JobKind::Convert => "convert",
-            JobKind::Change => "change",
-        })
+        self.serialize(f)
     }
 }
 
@@ -160,13 +151,6 @@ pub enum JobState {
 
 impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            JobState::Running => "running",
-            JobState::Waiting => "waiting",
-            JobState::Paused => "paused",
-            JobState::Ended => "ended",
-            JobState::Failed => "failed",
-            JobState::Cancelled => "cancelled",
-        })
+        self.serialize(f)
     }
 }

@@ -72,7 +72,7 @@ impl Client {
 
     /// What making the node a cluster of its own would do.
     pub fn would_force_new_cluster(&self) -> Result<DryRun> {
-        self.would_post("/v1/cluster/force-new?dry_run=true")
+        self.post_empty("/v1/cluster/force-new?dry_run=true")
     }
 
     /// Makes the node leave its cluster at its next start.
@@ -82,7 +82,7 @@ impl Client {
 
     /// What leaving the cluster would do.
     pub fn would_leave_cluster(&self) -> Result<DryRun> {
-        self.would_post("/v1/cluster/leave?dry_run=true")
+        self.post_empty("/v1/cluster/leave?dry_run=true")
     }
 
     /// Begins or ends a node's maintenance.
@@ -92,8 +92,7 @@ impl Client {
 
     /// What beginning or ending a node's maintenance would do.
     pub fn would_maintain_node(&self, node: u16, on: bool) -> Result<DryRun> {
-        let url = self.address(&format!("/v1/nodes/{node}/maintenance?dry_run=true"));
-        self.json(self.authorized(self.agent.put(url)).send_json(Maintenance { on }))
+        self.put_json(&format!("/v1/nodes/{node}/maintenance?dry_run=true"), &Maintenance { on })
     }
 
     /// Removes another node from the cluster permanently.

@@ -68,13 +68,11 @@ impl Client {
 
     /// Pauses a resync.
     pub fn pause_job(&self, id: &str) -> Result<Job> {
-        let url = self.address(&format!("/v1/jobs/{}/pause", segment(id)));
-        self.json(self.authorized(self.agent.post(url)).send_empty())
+        self.post_empty(&format!("/v1/jobs/{}/pause", segment(id)))
     }
 
     /// Resumes a paused resync.
     pub fn resume_job(&self, id: &str) -> Result<Job> {
-        let url = self.address(&format!("/v1/jobs/{}/resume", segment(id)));
-        self.json(self.authorized(self.agent.post(url)).send_empty())
+        self.post_empty(&format!("/v1/jobs/{}/resume", segment(id)))
     }
 }

@@ -168,13 +168,20 @@ impl Client {
         self.json(self.authorized(self.agent.post(self.address(path))).send_json(body))
     }
 
-    fn put(&self, path: &str, body: &impl Serialize) -> Result<()> {
-        self.done(self.authorized(self.agent.put(self.address(path))).send_json(body))
+    fn post_empty<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
+        self.json(self.authorized(self.agent.post(self.address(path))).send_empty())
     }
 
-    /// The dry run of a POST without a body; `path` has the parameter for it.
-    fn would_post(&self, path: &str) -> Result<DryRun> {
-        self.json(self.authorized(self.agent.post(self.address(path))).send_empty())
+    fn patch<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
+        self.json(self.authorized(self.agent.patch(self.address(path))).send_json(body))
+    }
+
+    fn put_json<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
+        self.json(self.authorized(self.agent.put(self.address(path))).send_json(body))
+    }
+
+    fn put(&self, path: &str, body: &impl Serialize) -> Result<()> {
+        self.done(self.authorized(self.agent.put(self.address(path))).send_json(body))
     }
 
     /// The dry run of a DELETE; `path` has the parameter for it.

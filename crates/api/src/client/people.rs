@@ -26,14 +26,12 @@ impl Client {
 
     /// Changes a user's role or password.
     pub fn change_user(&self, name: &str, change: &UserChange) -> Result<User> {
-        let url = self.address(&format!("/v1/users/{}", segment(name)));
-        self.json(self.authorized(self.agent.patch(url)).send_json(change))
+        self.patch(&format!("/v1/users/{}", segment(name)), change)
     }
 
     /// What changing a user would do.
     pub fn would_change_user(&self, name: &str, change: &UserChange) -> Result<DryRun> {
-        let url = self.address(&format!("/v1/users/{}?dry_run=true", segment(name)));
-        self.json(self.authorized(self.agent.patch(url)).send_json(change))
+        self.patch(&format!("/v1/users/{}?dry_run=true", segment(name)), change)
     }
 
     /// Deletes a user.

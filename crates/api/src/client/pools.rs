@@ -67,7 +67,7 @@ impl Client {
 
     /// What exporting a pool would do.
     pub fn would_export_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
-        self.would_post(&of_node(format!("/v1/pools/{}/export?dry_run=true", segment(name)), node))
+        self.post_empty(&of_node(format!("/v1/pools/{}/export?dry_run=true", segment(name)), node))
     }
 
     /// Adds a disk to a pool.
@@ -92,47 +92,42 @@ impl Client {
 
     /// Grows a pool whose disks have become larger.
     pub fn grow_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
-        let url = self.address(&of_node(format!("/v1/pools/{}/grow", segment(name)), node));
-        self.json(self.authorized(self.agent.post(url)).send_empty())
+        self.post_empty(&of_node(format!("/v1/pools/{}/grow", segment(name)), node))
     }
 
     /// What growing a pool would do.
     pub fn would_grow_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
-        self.would_post(&of_node(format!("/v1/pools/{}/grow?dry_run=true", segment(name)), node))
+        self.post_empty(&of_node(format!("/v1/pools/{}/grow?dry_run=true", segment(name)), node))
     }
 
     /// Closes a pool that has failed, and opens it again.
     pub fn reopen_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
-        let url = self.address(&of_node(format!("/v1/pools/{}/reopen", segment(name)), node));
-        self.json(self.authorized(self.agent.post(url)).send_empty())
+        self.post_empty(&of_node(format!("/v1/pools/{}/reopen", segment(name)), node))
     }
 
     /// Scrubs the volumes of a pool; returns the jobs.
     pub fn scrub_pool(&self, name: &str, node: Option<u16>) -> Result<List<Job>> {
-        let url = self.address(&of_node(format!("/v1/pools/{}/scrub", segment(name)), node));
-        self.json(self.authorized(self.agent.post(url)).send_empty())
+        self.post_empty(&of_node(format!("/v1/pools/{}/scrub", segment(name)), node))
     }
 
     /// Acknowledges read errors of the pool's disks.
     pub fn acknowledge_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
-        let url = self.address(&of_node(format!("/v1/pools/{}/acknowledge", segment(name)), node));
-        self.json(self.authorized(self.agent.post(url)).send_empty())
+        self.post_empty(&of_node(format!("/v1/pools/{}/acknowledge", segment(name)), node))
     }
 
     /// What reopening a pool would do.
     pub fn would_reopen_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
-        self.would_post(&of_node(format!("/v1/pools/{}/reopen?dry_run=true", segment(name)), node))
+        self.post_empty(&of_node(format!("/v1/pools/{}/reopen?dry_run=true", segment(name)), node))
     }
 
     /// Accepts the older data of a pool that was set back.
     pub fn accept_older_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
-        let url = self.address(&of_node(format!("/v1/pools/{}/accept-older", segment(name)), node));
-        self.json(self.authorized(self.agent.post(url)).send_empty())
+        self.post_empty(&of_node(format!("/v1/pools/{}/accept-older", segment(name)), node))
     }
 
     /// What accepting the older data of a pool would do.
     pub fn would_accept_older_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
-        self.would_post(&of_node(format!("/v1/pools/{}/accept-older?dry_run=true", segment(name)), node))
+        self.post_empty(&of_node(format!("/v1/pools/{}/accept-older?dry_run=true", segment(name)), node))
     }
 
     /// Forgets a pool that cannot be used.

@@ -26,14 +26,12 @@ impl Client {
 
     /// Changes a target's alias or CHAP credentials. Its sessions continue.
     pub fn change_target(&self, name: &str, change: &TargetChange) -> Result<Target> {
-        let url = self.address(&format!("/v1/targets/{}", segment(name)));
-        self.json(self.authorized(self.agent.patch(url)).send_json(change))
+        self.patch(&format!("/v1/targets/{}", segment(name)), change)
     }
 
     /// What changing a target would do.
     pub fn would_change_target(&self, name: &str, change: &TargetChange) -> Result<DryRun> {
-        let url = self.address(&format!("/v1/targets/{}?dry_run=true", segment(name)));
-        self.json(self.authorized(self.agent.patch(url)).send_json(change))
+        self.patch(&format!("/v1/targets/{}?dry_run=true", segment(name)), change)
     }
 
     /// Deletes a target; with `force`, also its maps.
@@ -83,14 +81,12 @@ impl Client {
 
     /// Changes a host group.
     pub fn change_host(&self, name: &str, change: &HostChange) -> Result<Host> {
-        let url = self.address(&format!("/v1/hosts/{}", segment(name)));
-        self.json(self.authorized(self.agent.put(url)).send_json(change))
+        self.put_json(&format!("/v1/hosts/{}", segment(name)), change)
     }
 
     /// What changing a host group would do.
     pub fn would_change_host(&self, name: &str, change: &HostChange) -> Result<DryRun> {
-        let url = self.address(&format!("/v1/hosts/{}?dry_run=true", segment(name)));
-        self.json(self.authorized(self.agent.put(url)).send_json(change))
+        self.put_json(&format!("/v1/hosts/{}?dry_run=true", segment(name)), change)
     }
 
     /// Deletes a host group.

@@ -44,8 +44,7 @@ impl Client {
 
     /// Grows or renames a volume.
     pub fn change_volume(&self, name: &str, change: &VolumeChange) -> Result<Volume> {
-        let url = self.address(&format!("/v1/volumes/{}", segment(name)));
-        self.json(self.authorized(self.agent.patch(url)).send_json(change))
+        self.patch(&format!("/v1/volumes/{}", segment(name)), change)
     }
 
     /// Verifies the copies of a volume, and waits for the end; reports the progress every half second.
@@ -58,8 +57,7 @@ impl Client {
         mut told: impl FnMut(&Verification),
     ) -> Result<Verification> {
         let path = of_node(format!("/v1/volumes/{}/verify", segment(name)), node);
-        let mut found: Verification =
-            self.json(self.authorized(self.agent.post(self.address(&path))).send_empty())?;
+        let mut found: Verification = self.post_empty(&path)?;
         while found.state == VerificationState::Running {
             told(&found);
             thread::sleep(VERIFICATION_EVERY);
@@ -73,7 +71,7 @@ impl Client {
     /// `node` does the work; `None` means the queried node, or one that has a copy.
     pub fn scrub_volume(&self, name: &str, node: Option<u16>) -> Result<Scrub> {
         let path = of_node(format!("/v1/volumes/{}/scrub", segment(name)), node);
-        self.json(self.authorized(self.agent.post(self.address(&path))).send_empty())
+        self.post_empty(&path)
     }
 
     /// Converts a volume to another kind. It continues in the background: each copy is a job of its node.
@@ -108,8 +106,7 @@ impl Client {
 
     /// Sets the split-brain policy of a volume.
     pub fn set_split_brain_policy(&self, name: &str, choice: &PolicyChoice) -> Result<PolicyChosen> {
-        let url = self.address(&format!("/v1/volumes/{}/split-brain-policy", segment(name)));
-        self.json(self.authorized(self.agent.put(url)).send_json(choice))
+        self.put_json(&format!("/v1/volumes/{}/split-brain-policy", segment(name)), choice)
     }
 
     /// Decides which node's data is kept of a volume that several nodes have served alone.
@@ -119,8 +116,7 @@ impl Client {
 
     /// What that decision would do.
     pub fn would_resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<DryRun> {
-        let url = self.address(&format!("/v1/volumes/{}/split-brain?dry_run=true", segment(name)));
-        self.json(self.authorized(self.agent.put(url)).send_json(resolution))
+        self.put_json(&format!("/v1/volumes/{}/split-brain?dry_run=true", segment(name)), resolution)
     }
 
     /// Deletes a volume with all its data; with `force`, also its maps.
