@@ -32,15 +32,14 @@ pub(super) async fn list(
     Extracted(state): Extracted<State>,
     Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<axum::Json<List<BlockDevice>>, Refusal> {
-    let of_pools = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
+    let of_pools = |control: Rc<Control>| async move {
         let paths = control.pools().into_iter().flat_map(|pool| {
             let name = pool.name;
             pool.paths.into_iter().map(move |path| (path, name.clone()))
         });
         Ok(paths.collect::<Vec<(PathBuf, String)>>())
     };
-    let pools = state.call(of_pools).await?;
+    let pools = state.call_on(node, of_pools).await?;
     match block_devices::all(pools).await {
         Ok(disks) => Ok(axum::Json(List::of(disks))),
         Err(error) => {

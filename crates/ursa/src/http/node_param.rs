@@ -3,7 +3,7 @@
 //! that executes the call.
 //!
 //! The queried node forwards the call ([`super::forwarding`]). Handlers check the node again
-//! (`Control::check_is_here`), since the same name on another node means a different object.
+//! (`State::call_on`), since the same name on another node means a different object.
 
 use axum::extract::Query;
 use axum::http::Uri;

@@ -150,11 +150,7 @@ pub(super) async fn export(
     if dry_run {
         return would::export(&state, node, name).await;
     }
-    let export = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
-        control.export_pool(&name).await
-    };
-    state.call(export).await?;
+    state.call_on(node, move |control| async move { control.export_pool(&name).await }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -375,11 +371,8 @@ pub(super) async fn remains(
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<axum::Json<PoolRemains>, Refusal> {
-    let look = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
-        control.pool_remains(&name).await
-    };
-    Ok(axum::Json(remaining(state.call(look).await?)))
+    let remains = state.call_on(node, move |control| async move { control.pool_remains(&name).await });
+    Ok(axum::Json(remaining(remains.await?)))
 }
 
 /// Forgets a pool that cannot be used: one that is unavailable or read-only.
@@ -406,11 +399,7 @@ pub(super) async fn forget(
     if dry_run {
         return would::forget(&state, node, name, unmap).await;
     }
-    let forget = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
-        control.forget_pool(&name, unmap).await
-    };
-    state.call(forget).await?;
+    state.call_on(node, move |control| async move { control.forget_pool(&name, unmap).await }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -59,18 +59,11 @@ pub(super) async fn end(
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
     if dry_run {
-        let look = move |control: Rc<Control>| async move {
-            control.check_is_here(node)?;
-            control.session(tsih).await
-        };
-        let (session, commands) = state.call(look).await?;
+        let look = move |control: Rc<Control>| async move { control.session(tsih).await };
+        let (session, commands) = state.call_on(node, look).await?;
         return Ok(dry_run::would(would_end(&session, commands), Vec::new()));
     }
-    let end = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
-        control.end_session(tsih).await
-    };
-    state.call(end).await?;
+    state.call_on(node, move |control| async move { control.end_session(tsih).await }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -77,4 +77,24 @@ impl State {
         };
         Ok(self.node.call(call).await??)
     }
+
+    /// As [`State::call`], for an object of a node: refused if that is another node than this one.
+    ///
+    /// # Errors
+    /// The function refuses, or the node does not run.
+    pub async fn call_on<T, F>(
+        &self,
+        node: Option<u16>,
+        function: impl FnOnce(Rc<Control>) -> F + Clone + Send + 'static,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ControlError>> + 'static,
+    {
+        let call = move |control: Rc<Control>| async move {
+            control.check_is_here(node)?;
+            function(control).await
+        };
+        self.call(call).await
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{ControlError, ImportSpec, Importable, PoolSpec};
+use ::node::control::{ImportSpec, Importable, PoolSpec};
 use api::{PoolRemains, RemainingMap, RemainingVolume};
 use axum::response::Response;
 use base::ByteLen;
@@ -21,7 +21,7 @@ use crate::size::Size;
 pub(super) async fn create(state: &State, node: Option<u16>, spec: PoolSpec) -> Result<Response, Refusal> {
     let name = spec.name.clone();
     let reserved: Vec<bool> = spec.disks.iter().map(|disk| disk.reserve).collect();
-    let disks = looked(state, node, |control| async move { control.check_new_pool(spec).await }).await?;
+    let disks = state.call_on(node, |control| async move { control.check_new_pool(spec).await }).await?;
     let taken = disks.iter().zip(reserved).map(|(disk, reserve)| taking(disk, reserve, &name));
     let made = format!("pool {name} is then available for new volumes");
     Ok(dry_run::would(taken.chain([made]).collect(), Vec::new()))
@@ -33,14 +33,14 @@ pub(super) async fn import(
     node: Option<u16>,
     import: ImportSpec,
 ) -> Result<Response, Refusal> {
-    let found = looked(state, node, |control| async move { control.check_import(import).await }).await?;
+    let found = state.call_on(node, |control| async move { control.check_import(import).await }).await?;
     Ok(dry_run::would(importing(&found), Vec::new()))
 }
 
 /// The steps of exporting a pool.
 pub(super) async fn export(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
     let pool = name.clone();
-    let volumes = looked(state, node, move |control| async move { control.check_export(&pool) }).await?;
+    let volumes = state.call_on(node, move |control| async move { control.check_export(&pool) }).await?;
     let mut steps = vec![format!("pool {name} is closed; another server can then import it")];
     if !volumes.is_empty() {
         let volumes = volumes.join(", ");
@@ -59,7 +59,7 @@ pub(super) async fn add_disk(
 ) -> Result<Response, Refusal> {
     let (pool, reserve) = (name.clone(), disk.reserve);
     let check = move |control: Rc<Control>| async move { control.check_added_disk(&pool, disk, wipe).await };
-    let disk = looked(state, node, check).await?;
+    let disk = state.call_on(node, check).await?;
     let steps = vec![
         taking(&disk, reserve, &name),
         format!("pool {name} depends on the disk from then on, until it is removed again"),
@@ -76,7 +76,7 @@ pub(super) async fn remove_disk(
 ) -> Result<Response, Refusal> {
     let pool = name.clone();
     let check = move |control: Rc<Control>| async move { control.check_disk_removal(&pool, &path) };
-    let disk = looked(state, node, check).await?;
+    let disk = state.call_on(node, check).await?;
     Ok(dry_run::would(removing(&disk, &name), Vec::new()))
 }
 
@@ -89,21 +89,21 @@ pub(super) async fn keep_disk(
 ) -> Result<Response, Refusal> {
     let (pool, disk) = (name.clone(), path.clone());
     let check = move |control: Rc<Control>| async move { control.check_keeping(&pool, &disk) };
-    looked(state, node, check).await?;
+    state.call_on(node, check).await?;
     let step = format!("{} stays in pool {name}; what was moved stays where it is", text(&path));
     Ok(dry_run::would(vec![step], Vec::new()))
 }
 
 /// The steps of growing a pool.
 pub(super) async fn grow(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
-    let grown = looked(state, node, move |control| async move { control.check_growth(&name) }).await?;
+    let grown = state.call_on(node, move |control| async move { control.check_growth(&name) }).await?;
     Ok(dry_run::would(grown.iter().map(growing).collect(), Vec::new()))
 }
 
 /// The steps of reopening a pool.
 pub(super) async fn reopen(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
     let pool = name.clone();
-    let volumes = looked(state, node, move |control| async move { control.check_reopening(&pool) }).await?;
+    let volumes = state.call_on(node, move |control| async move { control.check_reopening(&pool) }).await?;
     Ok(dry_run::would(reopening(&name, volumes.as_deref()), Vec::new()))
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn accept_older(
 ) -> Result<Response, Refusal> {
     let pool = name.clone();
     let check = move |control: Rc<Control>| async move { control.check_accepting_older(&pool) };
-    let volumes = looked(state, node, check).await?.join(", ");
+    let volumes = state.call_on(node, check).await?.join(", ");
     let steps = vec![
         format!(
             "volumes {volumes} are served with the older data in pool {name}: writes made since are lost"
@@ -135,25 +135,8 @@ pub(super) async fn forget(
 ) -> Result<Response, Refusal> {
     let pool = name.clone();
     let check = move |control: Rc<Control>| async move { control.check_forgetting(&pool, unmap).await };
-    let remains = remaining(looked(state, node, check).await?);
+    let remains = remaining(state.call_on(node, check).await?);
     Ok(dry_run::would(forgetting(&name, &remains, unmap), Vec::new()))
-}
-
-/// The result of `look` on this node's control, after checking that the call is about this node.
-async fn looked<T, F>(
-    state: &State,
-    node: Option<u16>,
-    look: impl FnOnce(Rc<Control>) -> F + Clone + Send + 'static,
-) -> Result<T, Refusal>
-where
-    T: Send + 'static,
-    F: Future<Output = Result<T, ControlError>> + 'static,
-{
-    let look = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
-        look(control).await
-    };
-    state.call(look).await
 }
 
 /// What happens to a disk that is added to a pool.

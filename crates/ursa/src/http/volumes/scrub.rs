@@ -73,11 +73,8 @@ pub(in crate::http) async fn show(
     Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<axum::Json<Scrub>, Refusal> {
     let asked = name.clone();
-    let last = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
-        control.last_scrub(&asked)
-    };
-    let found = state.call(last).await?.ok_or_else(|| {
+    let last = move |control: Rc<Control>| async move { control.last_scrub(&asked) };
+    let found = state.call_on(node, last).await?.ok_or_else(|| {
         let detail = format!("volume {name:?} has not been scrubbed since this node was started");
         Refusal::new(StatusCode::NOT_FOUND, "not_scrubbed", detail)
             .hint("run `ursa volume scrub` on the queried node; `ursa volume show` has the result of earlier scrubs")

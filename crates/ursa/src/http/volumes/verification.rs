@@ -73,11 +73,8 @@ pub(in crate::http) async fn show(
     Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<axum::Json<Verification>, Refusal> {
     let asked = name.clone();
-    let last = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
-        control.verification(&asked)
-    };
-    let found = state.call(last).await?.ok_or_else(|| {
+    let last = move |control: Rc<Control>| async move { control.verification(&asked) };
+    let found = state.call_on(node, last).await?.ok_or_else(|| {
         let detail = format!("volume {name:?} has not been verified since this node was started");
         Refusal::new(StatusCode::NOT_FOUND, "not_verified", detail)
             .hint("run `ursa volume verify` on the queried node")
