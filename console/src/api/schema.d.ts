@@ -4716,6 +4716,15 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description `node_not_found` */
+        NodeNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description `not_json` */
         NotJson: {
             headers: {
@@ -4822,26 +4831,10 @@ export interface operations {
                     "application/json": components["schemas"]["List_AuditEntry"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -5149,15 +5142,7 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -5241,15 +5226,7 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -5294,15 +5271,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid` */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -5388,15 +5357,7 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -5422,26 +5383,10 @@ export interface operations {
                     "application/json": components["schemas"]["List_BlockDevice"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -5504,26 +5449,10 @@ export interface operations {
                     "application/json": components["schemas"]["Events"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -5574,26 +5503,10 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -5637,15 +5550,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             421: components["responses"]["Misdirected"];
-            /** @description `not_running` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
         };
     };
@@ -5732,25 +5637,9 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid` */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -5810,15 +5699,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -5844,26 +5725,10 @@ export interface operations {
                     "application/json": components["schemas"]["List_Forecast"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -5947,26 +5812,10 @@ export interface operations {
                     "application/json": components["schemas"]["History"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -6021,15 +5870,7 @@ export interface operations {
                     "application/json": components["schemas"]["HostSetup"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             421: components["responses"]["Misdirected"];
@@ -6308,26 +6149,10 @@ export interface operations {
                     "application/json": components["schemas"]["List_Job"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -6505,15 +6330,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -6567,15 +6384,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -6601,26 +6410,10 @@ export interface operations {
                     "application/json": components["schemas"]["List_Link"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -6656,17 +6449,10 @@ export interface operations {
                     "text/event-stream": components["schemas"]["LiveSample"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            404: components["responses"]["NodeNotFound"];
             421: components["responses"]["Misdirected"];
             /** @description `too_many_streams` */
             503: {
@@ -6701,26 +6487,10 @@ export interface operations {
                     "application/json": components["schemas"]["List_LiveSample"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -7001,15 +6771,7 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -7082,15 +6844,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -7138,15 +6892,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid` */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            422: components["responses"]["Unprocessable"];
             /** @description `login_throttled`: with Retry-After */
             429: {
                 headers: {
@@ -7183,26 +6929,10 @@ export interface operations {
                     "application/json": components["schemas"]["List_Pool"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -7259,15 +6989,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `pool_exists`, `disk_not_empty` */
             409: {
                 headers: {
@@ -7337,15 +7059,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `pool_exists`, `volume_exists`, `pool_used_elsewhere`, `pool_damaged`, `disks_missing`, `wrong_disks`, `pool_version` */
             409: {
                 headers: {
@@ -7477,15 +7191,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `pool_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -7534,15 +7240,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `pool_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -7623,15 +7321,7 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
-            /** @description `pool_unavailable`, `pool_read_only` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -7835,15 +7525,7 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
-            /** @description `pool_unavailable`, `pool_read_only` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             /** @description `no_space`: a file is preallocated, and its file system has too little space */
             507: {
@@ -7963,25 +7645,9 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid` */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `pool_unavailable`, `pool_read_only` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             /** @description `no_space`: the other disks have too little free space */
             507: {
@@ -8048,15 +7714,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `pool_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -8105,15 +7763,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `pool_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -8139,26 +7789,10 @@ export interface operations {
                     "application/json": components["schemas"]["List_Session"];
                 };
             };
-            /** @description `query_invalid` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `node_not_found` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["NodeNotFound"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -8525,15 +8159,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid` */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -8592,15 +8218,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid` */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -9362,15 +8980,7 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             /** @description `no_space` */
             507: {
@@ -9451,24 +9061,8 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `node_unreachable`, `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `node_unanswered` */
-            504: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
             /** @description `no_space`, `no_memory`: for the map of changed regions that a single copy does not have yet */
             507: {
                 headers: {
@@ -9546,15 +9140,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -9796,15 +9382,7 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
-            /** @description `node_unreachable`, `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };
@@ -9871,15 +9449,7 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
-            /** @description `node_unreachable`, `record_unavailable` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ::node::Control;
 use ::node::access::AddressRange;
 use ::node::control::{AddressHere, AddressSpec, AddressStatus, ControlError};
-use api::{AddressState, AddressTrouble, DryRun, FloatingAddress, FloatingAddressAdd, List, Problem};
+use api::{AddressState, AddressTrouble, DryRun, FloatingAddress, FloatingAddressAdd, List};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -57,10 +57,8 @@ pub(super) fn here(control: &Control) -> Vec<AddressHere> {
     request_body = FloatingAddressAdd,
     responses(
         (status = CREATED, description = "The address; a node takes it over in a moment", body = FloatingAddress),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`address_exists`; `address_unreadable`: a later version wrote an address whose portal group this node cannot read", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`"),
+        (status = CONFLICT, description = "`address_exists`; `address_unreadable`: a later version wrote an address whose portal group this node cannot read"),
     ),
 )]
 pub(super) async fn add(
@@ -85,9 +83,8 @@ pub(super) async fn add(
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NOT_FOUND, description = "`address_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`address_unreadable`: a later version wrote it", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`address_not_found`"),
+        (status = CONFLICT, description = "`address_unreadable`: a later version wrote it"),
     ),
 )]
 pub(super) async fn remove(

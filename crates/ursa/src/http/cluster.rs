@@ -10,8 +10,7 @@ use ::node::control::{ControlError, Leaving, NodeStatus, Removal, Stall};
 use ::node::copies::{self, NodeId};
 use api::{
     ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, LinkFor, LinkRole, List, Maintenance,
-    Preference, Problem, RecordStall, SyncLimit, TOKEN_SECONDS_MAX, TokenCreate, VerifySchedule,
-    link_address,
+    Preference, RecordStall, SyncLimit, TOKEN_SECONDS_MAX, TokenCreate, VerifySchedule, link_address,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -46,9 +45,9 @@ pub(super) async fn nodes(
     request_body = ClusterInit,
     responses(
         (status = CREATED, description = "The nodes of the cluster", body = List<ClusterNode>),
-        (status = CONFLICT, description = "`cluster_already`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`, `listen`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = BAD_GATEWAY, description = "`etcd_unusable`: the record is to be kept in etcd, which cannot be used", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`cluster_already`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`, `listen`"),
+        (status = BAD_GATEWAY, description = "`etcd_unusable`: the record is to be kept in etcd, which cannot be used"),
     ),
 )]
 pub(super) async fn init(
@@ -73,8 +72,7 @@ pub(super) async fn init(
     request_body = TokenCreate,
     responses(
         (status = CREATED, description = "The token", body = JoinToken),
-        (status = CONFLICT, description = "`not_listening`, `no_authority`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`not_listening`, `no_authority`"),
     ),
 )]
 pub(super) async fn create_token(
@@ -100,9 +98,9 @@ pub(super) async fn create_token(
     request_body = ClusterJoin,
     responses(
         (status = NO_CONTENT, description = "The node has joined"),
-        (status = CONFLICT, description = "`cluster_already`: it is in this cluster, or in one that has had other nodes; `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `life_unknown`, `entry_unreadable`, `record_in_etcd`: such a cluster has no witnesses", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`token_invalid`, `field_invalid`, `listen`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = BAD_GATEWAY, description = "`member_unreachable`, `member_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`cluster_already`: it is in this cluster, or in one that has had other nodes; `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `life_unknown`, `entry_unreadable`, `record_in_etcd`: such a cluster has no witnesses"),
+        (status = UNPROCESSABLE_ENTITY, description = "`token_invalid`, `field_invalid`, `listen`"),
+        (status = BAD_GATEWAY, description = "`member_unreachable`, `member_unanswered`"),
     ),
 )]
 pub(super) async fn join(
@@ -125,9 +123,9 @@ pub(super) async fn join(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`node_has_copies`, `node_needed`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is the queried node", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`"),
+        (status = CONFLICT, description = "`node_has_copies`, `node_needed`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is the queried node"),
     ),
 )]
 pub(super) async fn remove(
@@ -190,9 +188,8 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     request_body = LinkFor,
     responses(
         (status = NO_CONTENT, description = "Done"),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is not an address of the node, or none would be left for data", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is not an address of the node, or none would be left for data"),
     ),
 )]
 pub(super) async fn keep_link_for(
@@ -221,9 +218,8 @@ pub(super) async fn keep_link_for(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done: it can be stopped, or is back in use"),
         (status = ACCEPTED, description = "Some of its copies are still in sync: see `list_nodes`"),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`only_in_sync`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`"),
+        (status = CONFLICT, description = "`only_in_sync`"),
     ),
 )]
 pub(super) async fn maintain(
@@ -279,10 +275,9 @@ async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Re
     request_body = Preference,
     responses(
         (status = NO_CONTENT, description = "Done"),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: the node is a witness", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`"),
+        (status = CONFLICT, description = "`record_in_etcd`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: the node is a witness"),
     ),
 )]
 pub(super) async fn prefer(
@@ -314,8 +309,7 @@ pub(super) async fn sync_limit(Extracted(state): Extracted<State>) -> Result<axu
     request_body = SyncLimit,
     responses(
         (status = NO_CONTENT, description = "Done"),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: too little", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: too little"),
     ),
 )]
 pub(super) async fn limit_syncs(
@@ -348,8 +342,7 @@ pub(super) async fn verify_schedule(
     request_body = VerifySchedule,
     responses(
         (status = NO_CONTENT, description = "Done"),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: too often", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: too often"),
     ),
 )]
 pub(super) async fn set_verify_schedule(
@@ -371,7 +364,7 @@ pub(super) async fn set_verify_schedule(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "Done at the next start of the node"),
-        (status = CONFLICT, description = "`cluster_works`, `node_is_up`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`cluster_works`, `node_is_up`, `record_in_etcd`"),
     ),
 )]
 pub(super) async fn force_new(
@@ -402,7 +395,7 @@ pub(super) async fn force_new(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "Done at the next start of the node"),
-        (status = CONFLICT, description = "`takes_part`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`takes_part`"),
     ),
 )]
 pub(super) async fn leave(

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use ::node::Control;
-use api::{BlockDevice, List, Problem};
+use api::{BlockDevice, List};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 
@@ -23,9 +23,7 @@ use crate::block_devices;
     params(OfNode),
     responses(
         (status = OK, description = "All of them", body = List<BlockDevice>),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = INTERNAL_SERVER_ERROR, description = "`disks_unknown`: the machine's block devices cannot be listed", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = INTERNAL_SERVER_ERROR, description = "`disks_unknown`: the machine's block devices cannot be listed"),
     ),
 )]
 pub(super) async fn list(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{Forecast, HistorySeries, List, Missing, Problem};
+use api::{Forecast, HistorySeries, List, Missing};
 use axum::Json;
 use axum::extract::State as Extracted;
 
@@ -35,9 +35,7 @@ const SIZE: &str = "pool_size_bytes";
     params(Whose),
     responses(
         (status = OK, description = "One per pool", body = List<Forecast>),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`history_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`history_unavailable`"),
     ),
 )]
 pub(super) async fn list(

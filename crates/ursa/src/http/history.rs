@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ::node::control::ControlError;
 use ::node::{Control, Operation, UnitStats};
-use api::{History as Answer, HistorySeries, HistoryUnit, Missing, Problem};
+use api::{History as Answer, HistorySeries, HistoryUnit, Missing};
 use axum::Json;
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -96,9 +96,7 @@ struct Question {
     params(Wanted),
     responses(
         (status = OK, description = "The recorded values", body = Answer),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`history_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`history_unavailable`"),
     ),
 )]
 pub(super) async fn show(

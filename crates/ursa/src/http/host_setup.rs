@@ -1,6 +1,6 @@
 //! What a machine needs to use volumes: the text of `ursa host-setup`.
 
-use api::{HostSetup, HostSystem, Problem};
+use api::{HostSetup, HostSystem};
 use axum::Json;
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -54,7 +54,6 @@ impl Wanted {
     params(Wanted),
     responses(
         (status = OK, description = "The text", body = HostSetup),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn show(Parameters(wanted): Parameters<Wanted>) -> Result<Json<HostSetup>, Refusal> {

@@ -3,7 +3,7 @@
 use ::node::Control;
 use ::node::access::HostGroup;
 use ::node::control::ControlError;
-use api::{DryRun, Host, HostChange, HostCreate, List, Problem};
+use api::{DryRun, Host, HostChange, HostCreate, List};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -27,7 +27,7 @@ pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Jso
     params(("name" = String, Path, description = "Host group name")),
     responses(
         (status = OK, description = "The host group", body = Host),
-        (status = NOT_FOUND, description = "`host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`host_not_found`"),
     ),
 )]
 pub(super) async fn show(
@@ -44,8 +44,8 @@ pub(super) async fn show(
     request_body = HostCreate,
     responses(
         (status = CREATED, description = "The host group", body = Host),
-        (status = CONFLICT, description = "`host_exists`, `host_built_in`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`host_exists`, `host_built_in`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`"),
     ),
 )]
 pub(super) async fn create(
@@ -71,9 +71,9 @@ pub(super) async fn create(
     request_body = HostChange,
     responses(
         (status = OK, description = "The host group; with `dry_run`: what would be done", body = Answer<Host>),
-        (status = NOT_FOUND, description = "`host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`host_built_in`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`host_not_found`"),
+        (status = CONFLICT, description = "`host_built_in`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`"),
     ),
 )]
 pub(super) async fn change(
@@ -152,8 +152,8 @@ fn members(kind: &str, before: &[String], after: &[String]) -> (Vec<String>, boo
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NOT_FOUND, description = "`host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`host_in_use`, `host_built_in`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`host_not_found`"),
+        (status = CONFLICT, description = "`host_in_use`, `host_built_in`"),
     ),
 )]
 pub(super) async fn delete(

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::control::{ControlError, LinkStatus};
 use ::node::copies::Linked;
-use api::{Link, LinkState, List, Problem, RoleLinks};
+use api::{Link, LinkState, List, RoleLinks};
 use axum::extract::State as Extracted;
 
 use super::input::Parameters;
@@ -23,8 +23,6 @@ use super::state::State;
     params(Whose),
     responses(
         (status = OK, description = "All of them", body = List<Link>),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn list(

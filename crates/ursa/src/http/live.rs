@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use ::node::control::VolumeStats;
 use ::node::{Control, Operation, UnitStats, VolumeId};
-use api::{List, LiveCore, LiveSample, LiveVolume, Problem};
+use api::{List, LiveCore, LiveSample, LiveVolume};
 use axum::Extension;
 use axum::extract::State as Extracted;
 use axum::http::HeaderMap;
@@ -106,8 +106,7 @@ pub(super) struct Which {
     params(Which),
     responses(
         (status = OK, description = "Messages; this is the data of each", body = LiveSample, content_type = "text/event-stream"),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`too_many_streams`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`too_many_streams`"),
     ),
 )]
 pub(super) async fn follow(
@@ -140,8 +139,6 @@ pub(super) async fn follow(
     params(Whose),
     responses(
         (status = OK, description = "One per node that has one", body = List<LiveSample>),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn show(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::node::Control;
 use ::node::control::{ChangeStatus, ClusterRecordStatus, RecordPlace as Place};
-use api::{Change, ClusterRecord, Health, Node, Problem, RecordPlace};
+use api::{Change, ClusterRecord, Health, Node, RecordPlace};
 use axum::Json;
 use axum::extract::State as Extracted;
 
@@ -17,7 +17,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Whether the node serves.
 #[utoipa::path(
     get, path = "/v1/health", tag = "node",
-    responses((status = OK, description = "It serves", body = Health), (status = SERVICE_UNAVAILABLE, description = "`not_running`", body = Problem, content_type = Problem::MEDIA_TYPE)),
+    responses((status = OK, description = "It serves", body = Health), (status = SERVICE_UNAVAILABLE, description = "`not_running`")),
 )]
 pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<Health>, Refusal> {
     state.access.health(&state).await?;

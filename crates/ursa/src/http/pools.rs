@@ -14,7 +14,7 @@ use ::node::control::{
 };
 use api::{
     DiskFailure, DiskLeaving, DryRun, Job, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate,
-    PoolDisk, PoolForget, PoolImport, PoolLogs, PoolRemains, PoolRemoveDisk, PoolScrub, PoolState, Problem,
+    PoolDisk, PoolForget, PoolImport, PoolLogs, PoolRemains, PoolRemoveDisk, PoolScrub, PoolState,
     RemainingDisk, RemainingMap, RemainingVolume,
 };
 use axum::extract::State as Extracted;
@@ -40,8 +40,6 @@ use super::state::State;
     params(Whose),
     responses(
         (status = OK, description = "All of them", body = List<Pool>),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn list(
@@ -65,7 +63,7 @@ pub(super) fn all(control: &Control) -> Vec<Pool> {
     params(("name" = String, Path, description = "Pool name"), OfNode),
     responses(
         (status = OK, description = "The pool", body = Pool),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
     ),
 )]
 pub(super) async fn show(
@@ -85,9 +83,8 @@ pub(super) async fn show(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = CREATED, description = "The pool", body = Pool),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`pool_exists`, `disk_not_empty`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `no_disks`, `disk_unusable`, `disk_too_small`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`pool_exists`, `disk_not_empty`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `no_disks`, `disk_unusable`, `disk_too_small`, `field_invalid`"),
     ),
 )]
 pub(super) async fn create(
@@ -112,9 +109,8 @@ pub(super) async fn create(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = CREATED, description = "The pool", body = Pool),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`pool_exists`, `volume_exists`, `pool_used_elsewhere`, `pool_damaged`, `disks_missing`, `wrong_disks`, `pool_version`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`not_a_pool`, `no_disks`, `disk_unusable`, `name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`pool_exists`, `volume_exists`, `pool_used_elsewhere`, `pool_damaged`, `disks_missing`, `wrong_disks`, `pool_version`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`not_a_pool`, `no_disks`, `disk_unusable`, `name_invalid`, `field_invalid`"),
     ),
 )]
 pub(super) async fn import(
@@ -138,8 +134,8 @@ pub(super) async fn import(
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_mapped`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
+        (status = CONFLICT, description = "`volume_mapped`"),
     ),
 )]
 pub(super) async fn export(
@@ -165,10 +161,9 @@ pub(super) async fn export(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = CREATED, description = "The pool", body = Pool),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`disk_not_empty`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`disk_unusable`, `disk_too_small`, `disk_too_large`, `too_many_disks`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
+        (status = CONFLICT, description = "`disk_not_empty`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`disk_unusable`, `disk_too_small`, `disk_too_large`, `too_many_disks`, `field_invalid`"),
     ),
 )]
 pub(super) async fn add_disk(
@@ -196,11 +191,9 @@ pub(super) async fn add_disk(
     request_body = PoolRemoveDisk,
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`, `disk_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`disk_in_use`: thick volumes lie on it whose extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = INSUFFICIENT_STORAGE, description = "`no_space`: the other disks have too little free space", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`, `disk_not_found`"),
+        (status = CONFLICT, description = "`disk_in_use`: thick volumes lie on it whose extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted`"),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`: the other disks have too little free space"),
     ),
 )]
 pub(super) async fn remove_disk(
@@ -233,11 +226,10 @@ pub(super) async fn remove_disk(
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`pool_not_grown`: no disk is larger, or not by enough", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`disk_too_large`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = INSUFFICIENT_STORAGE, description = "`no_space`: a file is preallocated, and its file system has too little space", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
+        (status = CONFLICT, description = "`pool_not_grown`: no disk is larger, or not by enough"),
+        (status = UNPROCESSABLE_ENTITY, description = "`disk_too_large`"),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`: a file is preallocated, and its file system has too little space"),
     ),
 )]
 pub(super) async fn grow(
@@ -261,9 +253,8 @@ pub(super) async fn grow(
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`pool_works`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
+        (status = CONFLICT, description = "`pool_works`"),
     ),
 )]
 pub(super) async fn reopen(
@@ -287,9 +278,8 @@ pub(super) async fn reopen(
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`nothing_older`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
+        (status = CONFLICT, description = "`nothing_older`"),
     ),
 )]
 pub(super) async fn accept_older(
@@ -312,8 +302,7 @@ pub(super) async fn accept_older(
     params(("name" = String, Path, description = "Pool name"), OfNode),
     responses(
         (status = OK, description = "The pool", body = Pool),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
     ),
 )]
 pub(super) async fn acknowledge(
@@ -336,8 +325,7 @@ pub(super) async fn acknowledge(
     params(("name" = String, Path, description = "Pool name"), OfNode),
     responses(
         (status = ACCEPTED, description = "The jobs", body = List<Job>),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
     ),
 )]
 pub(super) async fn scrub(
@@ -362,8 +350,8 @@ pub(super) async fn scrub(
     params(("name" = String, Path, description = "Pool name"), OfNode),
     responses(
         (status = OK, description = "Its content, and the LUN maps that refer to it", body = PoolRemains),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`pool_open`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
+        (status = CONFLICT, description = "`pool_open`"),
     ),
 )]
 pub(super) async fn remains(
@@ -386,8 +374,8 @@ pub(super) async fn remains(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
-        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`pool_open`, `volume_mapped`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
+        (status = CONFLICT, description = "`pool_open`, `volume_mapped`"),
     ),
 )]
 pub(super) async fn forget(

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{ControlError, SessionStatus};
-use api::{DryRun, List, Problem, Session};
+use api::{DryRun, List, Session};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -24,8 +24,6 @@ use super::state::State;
     params(Whose),
     responses(
         (status = OK, description = "All of them", body = List<Session>),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn list(
@@ -50,7 +48,7 @@ pub(super) async fn all(control: &Control) -> Result<Vec<Session>, ControlError>
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
-        (status = NOT_FOUND, description = "`session_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`session_not_found`, `node_not_found`"),
     ),
 )]
 pub(super) async fn end(

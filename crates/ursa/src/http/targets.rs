@@ -6,9 +6,7 @@ use std::rc::Rc;
 use ::node::access::{ChapSecret, LunMap, Target as Known};
 use ::node::control::{ControlError, MapSpec, TargetChange as Change, TargetSpec};
 use ::node::{Control, VolumeId};
-use api::{
-    Chap, DEFAULT_HOST, DryRun, List, MapCreate, Problem, Target, TargetChange, TargetCreate, TargetMap,
-};
+use api::{Chap, DEFAULT_HOST, DryRun, List, MapCreate, Target, TargetChange, TargetCreate, TargetMap};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -59,7 +57,7 @@ pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Jso
     params(("name" = String, Path, description = "iSCSI name of the target")),
     responses(
         (status = OK, description = "The target", body = Target),
-        (status = NOT_FOUND, description = "`target_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`target_not_found`"),
     ),
 )]
 pub(super) async fn show(
@@ -75,8 +73,8 @@ pub(super) async fn show(
     request_body = TargetCreate,
     responses(
         (status = CREATED, description = "The target", body = Target),
-        (status = CONFLICT, description = "`target_exists`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`target_exists`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`"),
     ),
 )]
 pub(super) async fn create(
@@ -99,8 +97,7 @@ pub(super) async fn create(
     request_body = TargetChange,
     responses(
         (status = OK, description = "The target; with `dry_run`: what would be done", body = Answer<Target>),
-        (status = NOT_FOUND, description = "`target_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`target_not_found`"),
     ),
 )]
 pub(super) async fn change(
@@ -155,8 +152,8 @@ fn would_change(before: &Known, after: &Known) -> Vec<String> {
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NOT_FOUND, description = "`target_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`target_has_maps`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`target_not_found`"),
+        (status = CONFLICT, description = "`target_has_maps`"),
     ),
 )]
 pub(super) async fn delete(
@@ -211,9 +208,8 @@ async fn sessions_with(control: &Control, target: &str) -> Result<Option<String>
     request_body = MapCreate,
     responses(
         (status = CREATED, description = "The map", body = TargetMap),
-        (status = NOT_FOUND, description = "`target_not_found`, `volume_not_found`, `host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`lun_taken`, `target_full`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`target_not_found`, `volume_not_found`, `host_not_found`"),
+        (status = CONFLICT, description = "`lun_taken`, `target_full`"),
     ),
 )]
 pub(super) async fn create_map(
@@ -242,7 +238,7 @@ pub(super) async fn create_map(
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NOT_FOUND, description = "`target_not_found`, `map_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`target_not_found`, `map_not_found`"),
     ),
 )]
 pub(super) async fn delete_map(

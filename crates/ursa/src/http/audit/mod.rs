@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use ::node::Control;
-use api::{AuditEntry, List, Problem, ProvedBy};
+use api::{AuditEntry, List, ProvedBy};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -155,9 +155,7 @@ pub(super) struct Window {
     params(Window),
     responses(
         (status = OK, description = "Entries", body = List<AuditEntry>),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = INTERNAL_SERVER_ERROR, description = "`audit_unreadable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = INTERNAL_SERVER_ERROR, description = "`audit_unreadable`"),
     ),
 )]
 pub(super) async fn list(

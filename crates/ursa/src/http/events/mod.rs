@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ::node::Control;
 use ::node::events::{Code, Event as Happened, Severity};
-use api::{Events, Problem};
+use api::Events;
 use axum::extract::State as Extracted;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -226,8 +226,6 @@ impl Question {
     params(Window),
     responses(
         (status = OK, description = "Events", body = Events),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn list(
@@ -316,9 +314,7 @@ pub(super) struct Beginning {
     ),
     responses(
         (status = OK, description = "Messages", body = String, content_type = "text/event-stream"),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`too_many_streams`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`too_many_streams`"),
     ),
 )]
 pub(super) async fn follow(

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::node::Control;
-use api::{ClusterNode, Finding, List, Problem, RecordPlace};
+use api::{ClusterNode, Finding, List, RecordPlace};
 use axum::extract::State as Extracted;
 
 pub use self::identity::severity_of;
@@ -36,7 +36,6 @@ use super::{cluster, node, pools, volumes};
     get, path = "/v1/findings", tag = "node", operation_id = "list_findings",
     responses(
         (status = OK, description = "All of them", body = List<Finding>),
-        (status = SERVICE_UNAVAILABLE, description = "`not_running`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Finding>>, Refusal> {

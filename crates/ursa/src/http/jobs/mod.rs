@@ -15,7 +15,7 @@ use std::time::Duration;
 use ::node::control::{ChangeStatus, Conversion, EndedJob, EndedWork, Scrub, Verification};
 use ::node::copies::{CopiesStatus, VolumeEntry};
 use ::node::{Control, VolumeId};
-use api::{DryRun, Job, JobKind, JobState, List, Problem};
+use api::{DryRun, Job, JobKind, JobState, List};
 use axum::Extension;
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -59,8 +59,6 @@ pub(super) struct Which {
     params(Which),
     responses(
         (status = OK, description = "All of it", body = List<Job>),
-        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn list(
@@ -89,8 +87,8 @@ pub(super) async fn list(
     params(("id" = String, Path, description = "Job ID")),
     responses(
         (status = OK, description = "The job", body = Job),
-        (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`: it belongs to another node, which is unreachable", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`job_not_found`"),
+        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`: it belongs to another node, which is unreachable"),
     ),
 )]
 pub(super) async fn show(
@@ -108,9 +106,9 @@ pub(super) async fn show(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Cancelled; leftovers are cleaned up automatically"),
-        (status = NOT_FOUND, description = "`job_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`job_not_cancellable`; `job_ended`, `copy_in_sync`: it has ended; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`; `node_unreachable`: it belongs to another node, which is unreachable", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`job_not_found`, `copy_not_found`"),
+        (status = CONFLICT, description = "`job_not_cancellable`; `job_ended`, `copy_in_sync`: it has ended; `forked`, `changed_meanwhile`"),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`; `node_unreachable`: it belongs to another node, which is unreachable"),
     ),
 )]
 pub(super) async fn cancel(
@@ -167,9 +165,8 @@ pub(super) async fn cancel(
     params(("id" = String, Path, description = "Job ID")),
     responses(
         (status = OK, description = "The job", body = Job),
-        (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`job_not_pausable`: it is not a resync, or nearly done; `job_ended`; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`job_not_found`"),
+        (status = CONFLICT, description = "`job_not_pausable`: it is not a resync, or nearly done; `job_ended`; `forked`, `changed_meanwhile`"),
     ),
 )]
 pub(super) async fn pause(
@@ -197,9 +194,8 @@ pub(super) async fn pause(
     params(("id" = String, Path, description = "Job ID")),
     responses(
         (status = OK, description = "The job", body = Job),
-        (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`job_not_pausable`: it is not a resync; `job_ended`; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`job_not_found`"),
+        (status = CONFLICT, description = "`job_not_pausable`: it is not a resync; `job_ended`; `forked`, `changed_meanwhile`"),
     ),
 )]
 pub(super) async fn resume(

@@ -1,14 +1,16 @@
-//! Refusals that calls have in common: described once, and added to each call according to its properties.
+//! Refusals that calls have in common: described once, and added to each call according to its properties. A
+//! call describes only the status and the codes of its own refusals; their body is added here.
 
 use api::Problem;
 use axum::http::StatusCode as Status;
 use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::Need;
 
 /// Status, name and description of each.
-const COMMON: [(Status, &str, &str); 12] = [
+const COMMON: [(Status, &str, &str); 13] = [
     (
         Status::BAD_REQUEST,
         "BadRequest",
@@ -24,6 +26,7 @@ const COMMON: [(Status, &str, &str); 12] = [
         "Forbidden",
         "`role_too_low`, `request_header_missing`, `cross_origin`, `peer_not_local`",
     ),
+    (Status::NOT_FOUND, "NodeNotFound", "`node_not_found`"),
     (
         Status::CONFLICT,
         "Conflict",
@@ -66,23 +69,28 @@ struct Traits {
     has_body: bool,
     in_path: bool,
     in_query: bool,
+    names_node: bool,
     is_post: bool,
 }
 
 impl Traits {
     fn of(method: &str, operation: &Operation, need: Need) -> Traits {
-        let place = |parameter: &RefOr<Parameter>| match parameter {
-            RefOr::T(parameter) => Some(parameter.parameter_in.clone()),
-            // Our parameters are never references.
-            RefOr::Ref(_) => None,
+        let is_any = |wanted: fn(&Parameter) -> bool| {
+            operation.parameters.iter().flatten().any(|parameter| match parameter {
+                RefOr::T(parameter) => wanted(parameter),
+                // Our parameters are never references.
+                RefOr::Ref(_) => false,
+            })
         };
-        let places: Vec<ParameterIn> = operation.parameters.iter().flatten().filter_map(place).collect();
         Traits {
             changes: method != "GET",
             needs_role: need != Need::Nothing,
             has_body: operation.request_body.is_some(),
-            in_path: places.contains(&ParameterIn::Path),
-            in_query: places.contains(&ParameterIn::Query),
+            in_path: is_any(|parameter| parameter.parameter_in == ParameterIn::Path),
+            in_query: is_any(|parameter| parameter.parameter_in == ParameterIn::Query),
+            names_node: is_any(|parameter| {
+                parameter.parameter_in == ParameterIn::Query && parameter.name == "node"
+            }),
             is_post: method == "POST",
         }
     }
@@ -94,6 +102,7 @@ impl Traits {
             Status::UNAUTHORIZED => self.needs_role,
             // All calls refuse pages of other sites, and other machines without TLS.
             Status::FORBIDDEN | Status::MISDIRECTED_REQUEST => true,
+            Status::NOT_FOUND => self.names_node,
             Status::CONFLICT => deed,
             Status::PAYLOAD_TOO_LARGE => self.has_body || self.is_post,
             Status::UNSUPPORTED_MEDIA_TYPE => self.has_body,
@@ -108,19 +117,27 @@ impl Traits {
 /// Adds the descriptions to the document.
 pub(super) fn describe(document: &mut OpenApi) {
     let components = document.components.get_or_insert_default();
+    components.schemas.insert(Problem::name().into_owned(), Problem::schema());
     for (_, name, description) in COMMON {
         components.responses.insert(name.to_owned(), problem(description).into());
     }
 }
 
 fn problem(description: &str) -> Response {
-    let content = Content::new(Some(Ref::from_schema_name("Problem")));
+    let content = Content::new(Some(Ref::from_schema_name(Problem::name())));
     ResponseBuilder::new().description(description).content(Problem::MEDIA_TYPE, content).build()
 }
 
-/// Adds the refusals that a call may have. What the call describes itself is left as it is.
+/// Adds the refusals that a call may have, and the body of those that it describes itself.
 pub(super) fn say(method: &str, operation: &mut Operation, need: Need) {
     let traits = Traits::of(method, operation, need);
+    for (status, response) in &mut operation.responses.responses {
+        if let RefOr::T(response) = response
+            && status.starts_with(['4', '5'])
+        {
+            *response = problem(&response.description);
+        }
+    }
     for (status, name, _) in COMMON.into_iter().filter(|(status, ..)| traits.may_be(*status)) {
         let responses = &mut operation.responses.responses;
         responses.entry(status.as_str().to_owned()).or_insert_with(|| Ref::from_response_name(name).into());

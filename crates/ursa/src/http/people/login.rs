@@ -7,8 +7,8 @@ use ::node::Control;
 use ::node::control::{User, UserChange};
 use ::node::events::Event as Happened;
 use api::{
-    AccessState, LoggedIn, Login, PASSWORD_CHARACTERS_MAX, PASSWORD_CHARACTERS_MIN, PasswordChange, Problem,
-    ProvedBy, Role, SetUp, WhoAmI,
+    AccessState, LoggedIn, Login, PASSWORD_CHARACTERS_MAX, PASSWORD_CHARACTERS_MIN, PasswordChange, ProvedBy,
+    Role, SetUp, WhoAmI,
 };
 use axum::Extension;
 use axum::extract::State as Extracted;
@@ -53,11 +53,11 @@ pub(in crate::http) async fn state(
     request_body = SetUp,
     responses(
         (status = CREATED, description = "The user, with the session cookie", body = LoggedIn),
-        (status = FORBIDDEN, description = "`setup_token_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`set_up_already`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`login_busy`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = FORBIDDEN, description = "`setup_token_invalid`"),
+        (status = CONFLICT, description = "`set_up_already`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`"),
+        (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After"),
+        (status = SERVICE_UNAVAILABLE, description = "`login_busy`"),
     ),
 )]
 pub(in crate::http) async fn set_up(
@@ -137,9 +137,9 @@ pub(super) async fn hashed(state: &State, field: &'static str, password: String)
     request_body = Login,
     responses(
         (status = OK, description = "The user that logged in", body = LoggedIn),
-        (status = UNAUTHORIZED, description = "`login_failed`: invalid user name or password", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`login_busy`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNAUTHORIZED, description = "`login_failed`: invalid user name or password"),
+        (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After"),
+        (status = SERVICE_UNAVAILABLE, description = "`login_busy`"),
     ),
 )]
 pub(in crate::http) async fn log_in(
@@ -240,10 +240,9 @@ pub(in crate::http) async fn who_am_i(Extension(caller): Extension<Caller>) -> a
     request_body = PasswordChange,
     responses(
         (status = NO_CONTENT, description = "Done"),
-        (status = UNAUTHORIZED, description = "`login_failed`: the old password is wrong", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_user`: a token or this machine's local token has no password", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNAUTHORIZED, description = "`login_failed`: the old password is wrong"),
+        (status = CONFLICT, description = "`no_user`: a token or this machine's local token has no password"),
+        (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After"),
     ),
 )]
 pub(in crate::http) async fn change_password(

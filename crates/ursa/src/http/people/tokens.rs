@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::access::HostName;
 use ::node::control::{self, ControlError};
-use api::{ApiToken, ApiTokenCreate, ApiTokenMade, DryRun, List, Problem};
+use api::{ApiToken, ApiTokenCreate, ApiTokenMade, DryRun, List};
 use axum::Extension;
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -36,8 +36,8 @@ pub(in crate::http) async fn list(
     request_body = ApiTokenCreate,
     responses(
         (status = CREATED, description = "The token with its secret", body = ApiTokenMade),
-        (status = CONFLICT, description = "`too_many_tokens`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`too_many_tokens`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`"),
     ),
 )]
 pub(in crate::http) async fn create(
@@ -73,7 +73,7 @@ pub(in crate::http) async fn create(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
-        (status = NOT_FOUND, description = "`token_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`token_not_found`"),
     ),
 )]
 pub(in crate::http) async fn delete(

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{self, UserChange as Change};
-use api::{DryRun, List, Problem, Role, User, UserChange, UserCreate};
+use api::{DryRun, List, Role, User, UserChange, UserCreate};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -31,8 +31,8 @@ pub(in crate::http) async fn list(
     request_body = UserCreate,
     responses(
         (status = CREATED, description = "The user", body = User),
-        (status = CONFLICT, description = "`user_exists`, `too_many_users`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`user_exists`, `too_many_users`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`"),
     ),
 )]
 pub(in crate::http) async fn create(
@@ -60,9 +60,9 @@ pub(in crate::http) async fn create(
     request_body = UserChange,
     responses(
         (status = OK, description = "The user; with `dry_run`: what would be done", body = Answer<User>),
-        (status = NOT_FOUND, description = "`user_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`last_admin`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`user_not_found`"),
+        (status = CONFLICT, description = "`last_admin`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`"),
     ),
 )]
 pub(in crate::http) async fn change(
@@ -102,8 +102,8 @@ fn would_change(user: &User, role: Option<Role>, has_other_password: bool) -> Ve
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NOT_FOUND, description = "`user_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`last_admin`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`user_not_found`"),
+        (status = CONFLICT, description = "`last_admin`"),
     ),
 )]
 pub(in crate::http) async fn delete(

@@ -5,9 +5,7 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{ControlError, SpaceChange, VolumeStatus};
-use api::{
-    Candidate, ClusterNode, Compression, DryRun, Missing, Pool, Problem, Volume, VolumeChange, VolumeKind,
-};
+use api::{Candidate, ClusterNode, Compression, DryRun, Missing, Pool, Volume, VolumeChange, VolumeKind};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use base::ByteLen;
@@ -32,10 +30,10 @@ use crate::http::state::State;
     request_body = VolumeChange,
     responses(
         (status = OK, description = "The volume; with `dry_run`: what would be done", body = Answer<Volume>),
-        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_exists`, `volume_in_several_pools`, `forked`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`would_shrink`, `too_small_to_grow`, `name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`"),
+        (status = CONFLICT, description = "`volume_exists`, `volume_in_several_pools`, `forked`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`would_shrink`, `too_small_to_grow`, `name_invalid`, `field_invalid`"),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`"),
     ),
 )]
 pub(in crate::http) async fn change(

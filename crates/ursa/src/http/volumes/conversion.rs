@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ::node::Control;
-use api::{Candidate, DryRun, Problem, Volume, VolumeConvert, VolumeKind};
+use api::{Candidate, DryRun, Volume, VolumeConvert, VolumeKind};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -33,11 +33,10 @@ const FOLLOW_LATER: [&str; 2] = ["node_down", "node_unanswered"];
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "The volume; its copies are being converted", body = Volume, headers(("Location" = String, description = "The job of this node that shows progress and result"))),
-        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_in_several_pools`, `forked`, `changed_meanwhile`, `disk_leaving`; `pool_unavailable`, `pool_read_only`, `disk_failed`: of a node with a copy", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: the volume cannot have this kind, or has a reserve or a policy for a full pool that this kind does not have", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = INSUFFICIENT_STORAGE, description = "`no_space`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`"),
+        (status = CONFLICT, description = "`volume_in_several_pools`, `forked`, `changed_meanwhile`, `disk_leaving`; `pool_unavailable`, `pool_read_only`, `disk_failed`: of a node with a copy"),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: the volume cannot have this kind, or has a reserve or a policy for a full pool that this kind does not have"),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`"),
     ),
 )]
 pub(in crate::http) async fn convert(

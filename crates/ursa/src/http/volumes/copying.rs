@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{AddedCopy, ControlError, VolumeStatus};
-use api::{CopyCreate, DryRun, Problem, Volume, VolumeCreate};
+use api::{CopyCreate, DryRun, Volume, VolumeCreate};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -30,11 +30,9 @@ use crate::http::state::State;
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "The volume; the copy is being created", body = Volume, headers(("Location" = String, description = "The job that shows progress and result"))),
-        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_exists`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = GATEWAY_TIMEOUT, description = "`node_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`: for the map of changed regions that a single copy does not have yet", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`, `node_not_found`"),
+        (status = CONFLICT, description = "`volume_exists`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`"),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`: for the map of changed regions that a single copy does not have yet"),
     ),
 )]
 pub(in crate::http) async fn add_copy(
@@ -121,9 +119,8 @@ async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
         (status = ACCEPTED, description = "Accepted: done as soon as the other copies have agreed", headers(("Location" = String, description = "The job that shows whether it is done"))),
-        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`not_replicated`, `only_in_sync`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`"),
+        (status = CONFLICT, description = "`not_replicated`, `only_in_sync`, `changed_meanwhile`"),
     ),
 )]
 pub(in crate::http) async fn remove_copy(

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ::node::{Control, Operation, UnitStats, bucket_bound};
-use api::{FlowCounters, LatencyBucket, Problem, VolumeCounters};
+use api::{FlowCounters, LatencyBucket, VolumeCounters};
 use axum::extract::State as Extracted;
 
 use crate::http::input::{Parameters, Segments};
@@ -20,7 +20,7 @@ use crate::http::state::State;
     params(("name" = String, Path, description = "Volume name or ID"), OfNode),
     responses(
         (status = OK, description = "The counters", body = VolumeCounters),
-        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`"),
     ),
 )]
 pub(in crate::http) async fn show(

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{MapSpec, NewVolume, Placement, Ranking};
-use api::{Candidate, DEFAULT_HOST, DryRun, List, Problem, Volume, VolumeCreate, VolumeKind, default_target};
+use api::{Candidate, DEFAULT_HOST, DryRun, List, Volume, VolumeCreate, VolumeKind, default_target};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -32,10 +32,10 @@ use crate::size::Size;
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = CREATED, description = "The volume", body = Volume),
-        (status = NOT_FOUND, description = "`pool_not_found`, `host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_exists`, `no_pool`, `lun_taken`, `target_full`, `too_few_nodes`, `node_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`, `pool_ambiguous`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`, `too_many_volumes`, `metadata_full`, `record_full`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `host_not_found`"),
+        (status = CONFLICT, description = "`volume_exists`, `no_pool`, `lun_taken`, `target_full`, `too_few_nodes`, `node_unavailable`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`, `pool_ambiguous`"),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`, `too_many_volumes`, `metadata_full`, `record_full`"),
     ),
 )]
 pub(in crate::http) async fn create(

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use ::node::control::{ControlError, VolumeStatus};
 use ::node::copies::VolumeEntry;
 use ::node::{Control, VolumeId};
-use api::{DryRun, Problem};
+use api::DryRun;
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -43,8 +43,8 @@ pub(in crate::http) struct Deletion {
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`, `volume_in_several_pools`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`"),
+        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`, `volume_in_several_pools`"),
     ),
 )]
 pub(in crate::http) async fn delete(

@@ -21,8 +21,8 @@ use std::time::Duration;
 use ::node::control::{ControlError, VolumeStatus};
 use ::node::{Control, VolumeId};
 use api::{
-    ClusterNode, ClusterRecord, Compression, List, Missing, Problem, Volume, VolumeHealth, VolumeKind,
-    VolumeMap, WhenFull,
+    ClusterNode, ClusterRecord, Compression, List, Missing, Volume, VolumeHealth, VolumeKind, VolumeMap,
+    WhenFull,
 };
 use axum::extract::State as Extracted;
 
@@ -122,7 +122,7 @@ async fn nodes(control: &Control) -> Vec<ClusterNode> {
     params(("name" = String, Path, description = "Volume name or ID")),
     responses(
         (status = OK, description = "The volume", body = Volume),
-        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`"),
     ),
 )]
 pub(super) async fn show(

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control;
-use api::{Problem, Scrub, ScrubState, VolumeScrub};
+use api::{Scrub, ScrubState, VolumeScrub};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -30,8 +30,8 @@ use crate::http::state::State;
     responses(
         (status = OK, description = "The result", body = Scrub),
         (status = ACCEPTED, description = "In progress", body = Scrub, headers(("Location" = String, description = "The job that shows progress and result"))),
-        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`not_scrubbable`: this node does not serve the volume, its copy is out of sync, or it is a RAM volume", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`"),
+        (status = CONFLICT, description = "`not_scrubbable`: this node does not serve the volume, its copy is out of sync, or it is a RAM volume"),
     ),
 )]
 pub(in crate::http) async fn begin(
@@ -64,7 +64,7 @@ pub(in crate::http) async fn begin(
     params(("name" = String, Path, description = "Volume name or ID"), OfNode),
     responses(
         (status = OK, description = "The result so far", body = Scrub),
-        (status = NOT_FOUND, description = "`volume_not_found`, `not_scrubbed`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `not_scrubbed`, `node_not_found`"),
     ),
 )]
 pub(in crate::http) async fn show(

@@ -6,9 +6,7 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::control::{ForkDecision, PolicyChange};
 use ::node::copies::{self, CopiesStatus, ForkState};
-use api::{
-    ChosenPolicy, DryRun, ForkResolution, PolicyChoice, PolicyChosen, Problem, SplitBrainPolicy, VolumeFork,
-};
+use api::{ChosenPolicy, DryRun, ForkResolution, PolicyChoice, PolicyChosen, SplitBrainPolicy, VolumeFork};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -29,10 +27,9 @@ use super::super::state::State;
     request_body = PolicyChoice,
     responses(
         (status = OK, description = "Done; with `dry_run`: what would be done", body = Answer<PolicyChosen>),
-        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`not_replicated`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`risk_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`"),
+        (status = CONFLICT, description = "`not_replicated`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`risk_not_accepted`"),
     ),
 )]
 pub(in super::super) async fn set_split_brain_policy(
@@ -106,10 +103,9 @@ fn would_choose(volume: &str, policy: copies::SplitBrainPolicy, change: PolicyCh
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Decided"),
-        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`not_replicated`, `no_fork`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`loss_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`"),
+        (status = CONFLICT, description = "`not_replicated`, `no_fork`, `node_refused`, `changed_meanwhile`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`loss_not_accepted`"),
     ),
 )]
 pub(in super::super) async fn resolve_fork(

@@ -6,7 +6,7 @@ use ::node::Control;
 use ::node::VolumeId;
 use ::node::control;
 use ::node::copies::CopiesStatus;
-use api::{Comparison, Difference, Problem, Verification, VerificationState};
+use api::{Comparison, Difference, Verification, VerificationState};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -31,8 +31,8 @@ use crate::http::state::State;
     responses(
         (status = OK, description = "The result", body = Verification),
         (status = ACCEPTED, description = "In progress: repeat the request for the result", body = Verification, headers(("Location" = String, description = "The job that shows progress and result"))),
-        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`not_replicated`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`"),
+        (status = CONFLICT, description = "`not_replicated`"),
     ),
 )]
 pub(in crate::http) async fn begin(
@@ -64,7 +64,7 @@ pub(in crate::http) async fn begin(
     params(("name" = String, Path, description = "Volume name or ID"), OfNode),
     responses(
         (status = OK, description = "The result so far", body = Verification),
-        (status = NOT_FOUND, description = "`volume_not_found`, `not_verified`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `not_verified`, `node_not_found`"),
     ),
 )]
 pub(in crate::http) async fn show(
