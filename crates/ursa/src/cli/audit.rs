@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::exit::CliError;
 use super::output::Output;
-use super::table::{Table, say_missing};
+use super::table::Table;
 use crate::clock::utc;
 
 /// Which entries.
@@ -35,49 +35,33 @@ impl Audit {
         let Audit { limit, before, until, skip, node } = self;
         let entries = client.audit(&AuditQuery { limit: limit.into(), before, until, skip, node })?;
         if !of_others {
-            return output.show(&entries.items, |entries| table(entries));
+            return output.show(&entries.items, |entries| table(entries, false));
         }
-        output.show(&entries, |entries| table_of_nodes(&entries.items))?;
-        say_missing(&entries.missing);
-        Ok(())
+        output.list(&entries, |entries| table(entries, true))
     }
 }
 
-const NOTHING: &str = "No entries.";
-
-fn table(entries: &[AuditEntry]) -> String {
-    let mut table = Table::new(&["ID", "TIME", "USER", "LOGIN", "FROM", "ACTION", "RESULT"]);
-    for entry in entries {
-        let [at, who, by, from, what, result] = cells(entry);
-        table.row([entry.id.to_string(), at, who, by, from, what, result]);
-    }
-    table.text(NOTHING)
-}
-
-fn table_of_nodes(entries: &[AuditEntry]) -> String {
+fn table(entries: &[AuditEntry], of_nodes: bool) -> String {
     let mut table = Table::new(&["NODE", "ID", "TIME", "USER", "LOGIN", "FROM", "ACTION", "RESULT"]);
     for entry in entries {
-        let [at, who, by, from, what, result] = cells(entry);
-        let node = entry.node_name.clone().unwrap_or_else(|| "-".into());
-        table.row([node, entry.id.to_string(), at, who, by, from, what, result]);
+        table.row([
+            entry.node_name.clone().unwrap_or_else(|| "-".into()),
+            entry.id.to_string(),
+            utc(entry.at),
+            entry.who.escape_debug().to_string(),
+            entry.by.map_or("-".into(), |by| by.to_string()),
+            entry.address.clone(),
+            entry.action.escape_debug().to_string(),
+            match &entry.code {
+                Some(code) => format!("{} {code}", entry.status),
+                None => entry.status.to_string(),
+            },
+        ]);
     }
-    table.text(NOTHING)
-}
-
-/// The cells of an entry, except its number.
-fn cells(entry: &AuditEntry) -> [String; 6] {
-    let result = match &entry.code {
-        Some(code) => format!("{} {code}", entry.status),
-        None => entry.status.to_string(),
-    };
-    [
-        utc(entry.at),
-        entry.who.escape_debug().to_string(),
-        entry.by.map_or("-".into(), |by| by.to_string()),
-        entry.address.clone(),
-        entry.action.escape_debug().to_string(),
-        result,
-    ]
+    if !of_nodes {
+        table.omit("NODE");
+    }
+    table.text("No entries.")
 }
 
 #[cfg(test)]
@@ -99,11 +83,11 @@ mod tests {
             node_name: Some("san2".into()),
         };
         assert_eq!(
-            table_of_nodes(std::slice::from_ref(&entry)),
+            table(std::slice::from_ref(&entry), true),
             "NODE  ID  TIME                  USER   LOGIN  FROM               ACTION                            RESULT\n\
              san2  7   2027-01-15 08:00:00Z  alice  -      through node san1  POST /v1/pools/old/export?node=2  409 pool_in_use\n"
         );
-        assert!(table(&[entry]).starts_with("ID  TIME "));
-        assert_eq!(table_of_nodes(&[]), "No entries.\n");
+        assert!(table(&[entry], false).starts_with("ID  TIME "));
+        assert_eq!(table(&[], true), "No entries.\n");
     }
 }

@@ -91,8 +91,7 @@ impl Events {
                 if events.gap {
                     eprintln!("ursa: {}", gap());
                 }
-                let table: fn(&[Event]) -> String = if of_all { table_of_nodes } else { table };
-                output.show(&events, |events| table(&events.items))?;
+                output.show(&events, |events| table(&events.items, of_all))?;
                 say_missing(&events.missing);
                 Ok(())
             }
@@ -186,37 +185,23 @@ fn gap() -> &'static str {
     "some events are missing here: the node was restarted, or had more events than it keeps"
 }
 
-const NOTHING: &str = "No matching events.";
-
-fn table(events: &[Event]) -> String {
-    let mut table = Table::new(&["ID", "TIME", "SEVERITY", "CODE", "CAUSE", "NODE", "EVENT"]);
+/// Numbers belong to a single node: for events `of_all` nodes, the nodes that saw them take their place.
+fn table(events: &[Event], of_all: bool) -> String {
+    let mut table = Table::new(&["ID", "TIME", "SEEN BY", "SEVERITY", "CODE", "CAUSE", "NODE", "EVENT"]);
     for event in events {
-        let [at, severity, code, cause, node, what] = cells(event);
-        table.row([event.id.to_string(), at, severity, code, cause, node, what]);
+        table.row([
+            event.id.to_string(),
+            utc(event.at),
+            list(&event.seen_by, "-"),
+            event.severity.to_string(),
+            event.code.clone(),
+            event.cause.clone().unwrap_or_else(|| "-".into()),
+            event.node.map_or("-".into(), |node| node.to_string()),
+            what(event),
+        ]);
     }
-    table.text(NOTHING)
-}
-
-/// Numbers belong to a single node, so the nodes that saw the event take their place.
-fn table_of_nodes(events: &[Event]) -> String {
-    let mut table = Table::new(&["TIME", "SEEN BY", "SEVERITY", "CODE", "CAUSE", "NODE", "EVENT"]);
-    for event in events {
-        let [at, severity, code, cause, node, what] = cells(event);
-        table.row([at, list(&event.seen_by, "-"), severity, code, cause, node, what]);
-    }
-    table.text(NOTHING)
-}
-
-/// The cells of an event, except its number.
-fn cells(event: &Event) -> [String; 6] {
-    [
-        utc(event.at),
-        event.severity.to_string(),
-        event.code.clone(),
-        event.cause.clone().unwrap_or_else(|| "-".into()),
-        event.node.map_or("-".into(), |node| node.to_string()),
-        what(event),
-    ]
+    table.omit(if of_all { "ID" } else { "SEEN BY" });
+    table.text("No matching events.")
 }
 
 /// The event's text, with the range that a disk could not read if the text does not name it.
@@ -268,11 +253,11 @@ mod tests {
     #[test]
     fn the_reporting_node_is_shown_if_there_are_several() {
         assert_eq!(
-            table_of_nodes(&[lost(&[1, 2], 7, 1_800_000_000)]),
+            table(&[lost(&[1, 2], 7, 1_800_000_000)], true),
             "TIME                  SEEN BY  SEVERITY  CODE       CAUSE   NODE  EVENT\n\
              2027-01-15 08:00:00Z  1, 2     critical  node_lost  silent  3     node san3 is down: heartbeat timeout\n"
         );
-        assert_eq!(table_of_nodes(&[]), "No matching events.\n");
+        assert_eq!(table(&[], true), "No matching events.\n");
         assert_eq!(
             line_of_nodes(&lost(&[1, 2], 7, 1_800_000_000)),
             "2027-01-15 08:00:00Z critical node_lost: node san3 is down: heartbeat timeout, seen by 1, 2"

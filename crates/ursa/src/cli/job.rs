@@ -7,7 +7,7 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::sync::restraint;
-use super::table::{Table, age, fields, say_missing, size};
+use super::table::{Table, age, fields, size};
 use crate::clock::utc;
 
 /// What to do with jobs.
@@ -55,10 +55,7 @@ impl Command {
                 output.show(&client.jobs(ended)?, |jobs| listed(jobs, ended))
             }
             Command::List { node: Some(node), ended } => {
-                let jobs = client.jobs_of(&node, ended)?;
-                output.show(&jobs, |jobs| listed(&jobs.items, ended))?;
-                say_missing(&jobs.missing);
-                Ok(())
+                output.list(&client.jobs_of(&node, ended)?, |jobs| listed(jobs, ended))
             }
             Command::Show { id } => output.show(&client.job(&id)?, text),
             Command::Cancel { id, confirm } => {

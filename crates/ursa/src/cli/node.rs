@@ -12,7 +12,7 @@ use super::confirm::{Confirm, show_would};
 use super::exit::CliError;
 use super::links;
 use super::output::Output;
-use super::table::{Table, age, fields, lasting, list, say_missing, size};
+use super::table::{Table, age, fields, lasting, list, size};
 use crate::clock::unix_now;
 use crate::duration::{InvalidDuration, parse_duration};
 use crate::size::{InvalidSize, Size};
@@ -238,12 +238,7 @@ impl Command {
                 };
                 table(nodes, unix_now()) + &hint
             }),
-            Command::Links { node } => {
-                let found = client.links_of(&node)?;
-                output.show(&found, |found| links::text(&found.items))?;
-                say_missing(&found.missing);
-                Ok(())
-            }
+            Command::Links { node } => output.list(&client.links_of(&node)?, links::text),
             Command::Maintenance { node, switch, dry_run: true } => {
                 let (on, what) = match switch {
                     Switch::On => (true, format!("Start maintenance of node {node}")),

@@ -2,10 +2,12 @@
 
 use std::io::{self, Write};
 
+use api::List;
 use clap::ValueEnum;
 use serde::Serialize;
 
 use super::exit::CliError;
+use super::table::say_missing;
 
 /// How to show an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -48,6 +50,17 @@ impl Output {
                 self.text(&format!("{}\n", yaml.trim_end()))
             }
         }
+    }
+
+    /// Prints a list, and on standard error the nodes that are missing in it.
+    pub fn list<T: Serialize>(
+        &self,
+        list: &List<T>,
+        text: impl FnOnce(&[T]) -> String,
+    ) -> Result<(), CliError> {
+        self.show(list, |list| text(&list.items))?;
+        say_missing(&list.missing);
+        Ok(())
     }
 
     /// Prints one of a stream of items: a line of JSON, or the text that `text` makes of it.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use api::{
-    Client, DiskFailure, DiskLeaving, Forecast, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate,
+    Client, DiskFailure, DiskLeaving, Forecast, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate,
     PoolForget, PoolImport, PoolRemoveDisk, PoolState,
 };
 use clap::{Args, Subcommand};
@@ -12,7 +12,7 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::job;
 use super::output::Output;
-use super::table::{Table, age as age_text, fields, list, say_missing, size};
+use super::table::{Table, age as age_text, fields, list, size};
 use super::volume::bad_blocks;
 use crate::clock::{unix_now, utc};
 use crate::size::Size;
@@ -203,25 +203,17 @@ impl Command {
                 Ok(())
             }
             Command::List { node: None } => {
-                output.show(&client.pools()?, |pools| table(pools) + &soon_full(client, None))
+                output.show(&client.pools()?, |pools| table(pools, false) + &soon_full(client, None))
             }
             Command::List { node: Some(node) } => {
-                let pools = client.pools_of(&node)?;
-                let text = |pools: &List<Pool>| of_nodes(&pools.items) + &soon_full(client, Some(&node));
-                output.show(&pools, text)?;
-                say_missing(&pools.missing);
-                Ok(())
+                let text = |pools: &[Pool]| table(pools, true) + &soon_full(client, Some(&node));
+                output.list(&client.pools_of(&node)?, text)
             }
             Command::Show { name, of } => {
                 let text = |pool: &Pool| one(pool) + &forecast_of(client, &name, of);
                 output.show(&client.pool(&name, of.node)?, text)
             }
-            Command::Forecast { node } => {
-                let of_pools = client.forecasts(node.as_deref())?;
-                output.show(&of_pools, |of_pools| forecasts(&of_pools.items))?;
-                say_missing(&of_pools.missing);
-                Ok(())
-            }
+            Command::Forecast { node } => output.list(&client.forecasts(node.as_deref())?, forecasts),
             Command::Import { paths, name, force, of, confirm } => {
                 let import = PoolImport { paths: absolute(&paths, of)?, name, force };
                 let what = format!("Import the pool from {}", import.paths.join(", ") + &of.text());
@@ -321,23 +313,7 @@ fn absolute_path(path: &Path, of: OfNode) -> Result<String, CliError> {
     Ok(absolute.to_string_lossy().into_owned())
 }
 
-fn table(pools: &[Pool]) -> String {
-    let mut table = Table::new(&["NAME", "STATE", "SIZE", "USED", "FREE", "VOLUMES", "DISKS"]);
-    for pool in pools {
-        table.row([
-            pool.name.clone(),
-            state_of(pool),
-            size(pool.total),
-            size(pool.used),
-            size(pool.total.saturating_sub(pool.used)),
-            pool.volumes.to_string(),
-            list(pool.disks.iter().map(|disk| &disk.path), "-"),
-        ]);
-    }
-    table.text("No pools. Create one with `ursa pool create`.")
-}
-
-fn of_nodes(pools: &[Pool]) -> String {
+fn table(pools: &[Pool], of_nodes: bool) -> String {
     let mut table = Table::new(&["NODE", "NAME", "STATE", "SIZE", "USED", "FREE", "VOLUMES", "DISKS"]);
     for pool in pools {
         table.row([
@@ -351,7 +327,11 @@ fn of_nodes(pools: &[Pool]) -> String {
             list(pool.disks.iter().map(|disk| &disk.path), "-"),
         ]);
     }
-    table.text("No pools.")
+    if of_nodes {
+        return table.text("No pools.");
+    }
+    table.omit("NODE");
+    table.text("No pools. Create one with `ursa pool create`.")
 }
 
 fn one(pool: &Pool) -> String {

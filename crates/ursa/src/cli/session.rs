@@ -6,7 +6,7 @@ use clap::Subcommand;
 use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
-use super::table::{Table, age, list, say_missing, size};
+use super::table::{Table, age, list, size};
 
 /// What to do with sessions.
 #[derive(Debug, Subcommand)]
@@ -33,12 +33,7 @@ impl Command {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::List { node: None } => output.show(&client.sessions()?, |sessions| table(sessions)),
-            Command::List { node: Some(node) } => {
-                let sessions = client.sessions_of(&node)?;
-                output.show(&sessions, |sessions| table(&sessions.items))?;
-                say_missing(&sessions.missing);
-                Ok(())
-            }
+            Command::List { node: Some(node) } => output.list(&client.sessions_of(&node)?, table),
             Command::End { tsih, node, confirm } => {
                 let of = node.map(|node| format!(" on node {node}")).unwrap_or_default();
                 let what = format!("End session {tsih}{of}");

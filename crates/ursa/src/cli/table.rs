@@ -28,6 +28,13 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Leaves a column out.
+    pub fn omit(&mut self, name: &str) {
+        if let Some(column) = self.rows[0].iter().position(|head| head == name) {
+            self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        }
+    }
+
     /// The table as text; `none` if it has no rows.
     pub fn text(&self, none: &str) -> String {
         if self.rows.len() == 1 {
@@ -109,6 +116,8 @@ mod tests {
         table.row(["a".into(), "10G".into()]);
         table.row(["longer".into(), "".into()]);
         assert_eq!(table.text("none"), "NAME    SIZE\na       10G\nlonger\n");
+        table.omit("NAME");
+        assert_eq!(table.text("none"), "SIZE\n10G\n\n");
     }
 
     #[test]

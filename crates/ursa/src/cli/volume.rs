@@ -397,16 +397,8 @@ fn resized(volume: &Volume) -> String {
     )
 }
 
-/// The index of the column that shows how far a volume's blocks are compressed, which is absent without log
-/// volumes.
-const RATIO: usize = 4;
-
-/// The index of the column that shows whether blocks have checksums, which is absent unless a thick volume
-/// has some.
-const CHECKSUMS: usize = 6;
-
 fn table(volumes: &[Volume]) -> String {
-    let mut head = vec![
+    let mut table = Table::new(&[
         "NAME",
         "STATE",
         "SIZE",
@@ -420,24 +412,14 @@ fn table(volumes: &[Volume]) -> String {
         "TARGET",
         "LUN",
         "HOST",
-    ];
-    let has_logs = volumes.iter().any(|volume| volume.compression.is_some());
-    let has_checksums =
-        volumes.iter().any(|volume| volume.kind == VolumeKind::Thick && volume.checksums == Some(true));
-    // The last one first, so that the others' indices stay the same.
-    let optional = [(CHECKSUMS, has_checksums), (RATIO, has_logs)];
-    let absent: Vec<usize> = optional.into_iter().filter(|(_, is)| !is).map(|(at, _)| at).collect();
-    for at in &absent {
-        head.remove(*at);
-    }
-    let mut table = Table::new(&head);
+    ]);
     for volume in volumes {
         let (target, lun, host) = match volume.maps.as_slice() {
             [] => Default::default(),
             [map] => (map.target.clone(), map.lun.to_string(), map.host.clone()),
             maps => (format!("{} maps", maps.len()), String::new(), String::new()),
         };
-        let mut cells = vec![
+        table.row([
             volume.name.clone(),
             served::state(volume).into(),
             size(volume.size),
@@ -451,11 +433,16 @@ fn table(volumes: &[Volume]) -> String {
             target,
             lun,
             host,
-        ];
-        for at in &absent {
-            cells.remove(*at);
-        }
-        table.cells(cells);
+        ]);
+    }
+    if !volumes.iter().any(|volume| volume.compression.is_some()) {
+        table.omit("RATIO");
+    }
+    if !volumes.iter().any(|volume| volume.kind == VolumeKind::Thick && volume.checksums == Some(true)) {
+        table.omit("CHECKSUMS");
+    }
+    if volumes.iter().all(|volume| volume.copies.is_empty()) {
+        table.omit("NODES");
     }
     let mut text = table.text("No volumes. Create one with `ursa volume create NAME --size 10G`.");
     volumes.iter().filter_map(remark).for_each(|remark| text += &format!("\n{remark}"));
