@@ -28,13 +28,29 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
+impl Line {
+    pub(crate) fn new(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Line {
+        Line { name: name.to_owned(), colour, points }
+    }
+}
+
+/// The vertical values of all points of some lines.
+pub(crate) fn heights(lines: &[Line]) -> impl Iterator<Item = f64> {
+    lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y)
+}
+
 /// A named point.
 pub(crate) struct Mark {
     pub(crate) at: (f64, f64),
     pub(crate) name: String,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
+    /// Lines over a named horizontal axis, with nothing shaded or marked.
+    pub(crate) fn new(title: &'a str, (x_name, x): (&'a str, Axis), y: Axis, lines: Vec<Line>) -> Lines<'a> {
+        Lines { title, x, y, x_name, lines, shaded: None, marks: Vec::new() }
+    }
+
     /// The chart with its legend, as an HTML fragment.
     pub(crate) fn html(&self) -> String {
         let frame = Frame::new(&self.y);

@@ -10,5 +10,5 @@ mod svg;
 
 pub(crate) use axis::{Axis, Unit};
 pub(crate) use bars::{Bar, Bars};
-pub(crate) use lines::{Line, Lines, Mark};
+pub(crate) use lines::{Line, Lines, Mark, heights};
 pub(crate) use scale::Scale;

@@ -7,7 +7,6 @@ use crate::report::text::{COPIES_HEAD, copies_row};
 
 /// The rates come first: they are what copies cost.
 pub(super) fn copies(copies: &Copies, runs: &[Run]) -> String {
-    let head: Vec<&str> = std::iter::once("").chain(COPIES_HEAD).collect();
     let rows = copies.sides.iter().map(|side| (copies_row(side), false));
     format!(
         "<div class=\"charts\">{}{}{}{}</div>{}{}",
@@ -20,7 +19,7 @@ pub(super) fn copies(copies: &Copies, runs: &[Run]) -> String {
             Unit::Micros,
             &[("client", 4, |side| side.client_us), ("server", 3, |side| side.server_us)]
         ),
-        html_table(&head, rows),
+        html_table(&COPIES_HEAD, rows),
         details(runs),
     )
 }

@@ -3,7 +3,7 @@
 use super::series::{details, html_table};
 use crate::quantity::{grouped, micros};
 use crate::record::{Cpu, Fleet, FleetStep, Process, Run};
-use crate::report::chart::{Axis, Bar, Bars, Line, Lines, Mark, Scale, Unit};
+use crate::report::chart::{Axis, Bar, Bars, Line, Lines, Mark, Scale, Unit, heights};
 use crate::report::text::short;
 
 /// Totals, gains and processors by the size of the fleet.
@@ -82,26 +82,14 @@ fn totals(fleet: &Fleet) -> String {
     let last = fleet.steps.last().map_or(1.0, |step| step.clients as f64);
     let end = if first > 0.0 { last.min(highest * 1.05 / first) } else { 0.0 };
     let mark = fleet.saturation.and_then(|number| fleet.steps.get(number));
-    Lines {
-        title: "IOPS of all clients",
-        x: clients(fleet),
-        y: Axis::new(Scale::from_zero([highest * 1.05]), Unit::Number),
-        x_name: "clients",
-        lines: vec![
-            Line { name: "all clients".to_owned(), colour: 1, points: total },
-            Line {
-                name: "linear scaling".to_owned(),
-                colour: 5,
-                points: vec![(0.0, 0.0), (end, first * end)],
-            },
-        ],
-        shaded: None,
-        marks: mark
-            .map(|step| Mark { at: (step.clients as f64, step.total), name: "saturated".to_owned() })
-            .into_iter()
-            .collect(),
-    }
-    .html()
+    let mark = mark.map(|step| Mark { at: (step.clients as f64, step.total), name: "saturated".to_owned() });
+    let lines = vec![
+        Line::new("all clients", 1, total),
+        Line::new("linear scaling", 5, vec![(0.0, 0.0), (end, first * end)]),
+    ];
+    let y = Axis::new(Scale::from_zero([highest * 1.05]), Unit::Number);
+    let chart = Lines::new("IOPS of all clients", ("clients", clients(fleet)), y, lines);
+    Lines { marks: mark.into_iter().collect(), ..chart }.html()
 }
 
 fn gains(fleet: &Fleet) -> String {
@@ -122,21 +110,11 @@ fn latencies(fleet: &Fleet, runs: &[Run]) -> String {
         points(fleet, |step| runs[step.run].total.latency.as_ref().map(figure))
     };
     let lines = vec![
-        Line { name: "median".to_owned(), colour: 3, points: of(|latency| latency.p50_us) },
-        Line { name: "99th percentile".to_owned(), colour: 6, points: of(|latency| latency.p99_us) },
+        Line::new("median", 3, of(|latency| latency.p50_us)),
+        Line::new("99th percentile", 6, of(|latency| latency.p99_us)),
     ];
-    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros).collect();
-    let y = Axis::new(Scale::log(values), Unit::Micros);
-    Lines {
-        title: "Latency",
-        x: clients(fleet),
-        y,
-        x_name: "clients",
-        lines,
-        shaded: None,
-        marks: Vec::new(),
-    }
-    .html()
+    let y = Axis::new(Scale::log(heights(&lines)), Unit::Micros);
+    Lines::new("Latency", ("clients", clients(fleet)), y, lines).html()
 }
 
 /// The most lines of a side that colors can distinguish.
@@ -155,10 +133,8 @@ fn processors(fleet: &Fleet, runs: &[Run]) -> String {
         true => busiest("server", 3, points(fleet, |step| step.server_core)),
         false => servers,
     });
-    let values = lines.iter().flat_map(|line| &line.points).map(|(_, percent)| *percent);
-    let y = Axis::new(Scale::from_zero(values.chain([100.0]).collect::<Vec<_>>()), Unit::Percent);
-    let title = "Cores of clients and servers";
-    Lines { title, x: clients(fleet), y, x_name: "clients", lines, shaded: None, marks: Vec::new() }.html()
+    let y = Axis::new(Scale::from_zero(heights(&lines).chain([100.0])), Unit::Percent);
+    Lines::new("Cores of clients and servers", ("clients", clients(fleet)), y, lines).html()
 }
 
 /// A line for each busy thread of a side; none if there are too many.

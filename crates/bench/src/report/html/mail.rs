@@ -8,7 +8,7 @@ use super::series::html_table;
 use crate::mail::LATE;
 use crate::quantity::micros;
 use crate::record::{Mail, MailWindow, Run, TaskFigures};
-use crate::report::chart::{Axis, Bar, Bars, Line, Lines, Scale, Unit};
+use crate::report::chart::{Axis, Bar, Bars, Line, Lines, Scale, Unit, heights};
 use crate::report::text::{TASK_HEAD, VOLUME_HEAD, short, task_row, volume_rows};
 
 /// Tasks first, then the I/O of the volumes.
@@ -42,17 +42,15 @@ pub(super) fn mail(mail: &Mail, run: &Run) -> String {
         sending(mail),
         by_kind(mail)
     ));
-    let head: Vec<&str> = std::iter::once("").chain(TASK_HEAD).collect();
     // With the same numbers as in the chart of kinds.
     let tasks = mail.tasks.iter().enumerate().map(|(number, task)| {
         let mut row = task_row(task);
         row[0] = format!("{}. {}", number + 1, row[0]);
         (row, false)
     });
-    html.push_str(&html_table(&head, tasks.chain([(task_row(&mail.all), true)])));
+    html.push_str(&html_table(&TASK_HEAD, tasks.chain([(task_row(&mail.all), true)])));
     html.push_str("<h2>The volumes</h2>");
-    let head: Vec<&str> = std::iter::once("").chain(VOLUME_HEAD).collect();
-    html.push_str(&html_table(&head, volume_rows(mail).map(|row| (row, false))));
+    html.push_str(&html_table(&VOLUME_HEAD, volume_rows(mail).map(|row| (row, false))));
     html.push_str(&format!(
         "<div class=\"charts\">{}{}{}{}</div>",
         percentiles(run),
@@ -94,51 +92,27 @@ fn over_time(mail: &Mail, value: impl Fn(&MailWindow) -> Option<f64>) -> Vec<(f6
 fn rates(mail: &Mail) -> String {
     let (x, shaded) = time(mail);
     let lines = vec![
-        Line { name: "done".to_owned(), colour: 1, points: over_time(mail, |window| Some(window.rate)) },
-        Line {
-            name: "due, on average".to_owned(),
-            colour: 5,
-            points: vec![(0.0, mail.due_rate), (mail.to, mail.due_rate)],
-        },
+        Line::new("done", 1, over_time(mail, |window| Some(window.rate))),
+        Line::new("due, on average", 5, vec![(0.0, mail.due_rate), (mail.to, mail.due_rate)]),
     ];
-    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, rate)| *rate).collect();
-    let y = Axis::new(Scale::from_zero(values), Unit::Number);
-    Lines { title: "Transactions/s over time", x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
+    let y = Axis::new(Scale::from_zero(heights(&lines)), Unit::Number);
+    Lines { shaded, ..Lines::new("Transactions/s over time", ("time", x), y, lines) }.html()
 }
 
 fn latencies(mail: &Mail) -> String {
     let (x, shaded) = time(mail);
     let mut lines = vec![
-        Line {
-            name: "all tasks, average".to_owned(),
-            colour: 3,
-            points: over_time(mail, |window| window.mean_us),
-        },
-        Line {
-            name: "all tasks, 95th percentile".to_owned(),
-            colour: 6,
-            points: over_time(mail, |window| window.p95_us),
-        },
-        Line {
-            name: "send mail, 95th percentile".to_owned(),
-            colour: 4,
-            points: over_time(mail, |window| window.send_p95_us),
-        },
+        Line::new("all tasks, average", 3, over_time(mail, |window| window.mean_us)),
+        Line::new("all tasks, 95th percentile", 6, over_time(mail, |window| window.p95_us)),
+        Line::new("send mail, 95th percentile", 4, over_time(mail, |window| window.send_p95_us)),
     ];
-    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros).collect();
     // The limit is shown only if values are near it; otherwise it would compress all curves.
     let late = LATE.as_secs_f64() * 1e6;
-    if values.iter().any(|micros| *micros > late / 4.0) {
-        lines.push(Line {
-            name: "1,000 ms".to_owned(),
-            colour: 2,
-            points: vec![(0.0, late), (mail.to, late)],
-        });
+    if heights(&lines).any(|micros| micros > late / 4.0) {
+        lines.push(Line::new("1,000 ms", 2, vec![(0.0, late), (mail.to, late)]));
     }
-    let values = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros);
-    let y = Axis::new(Scale::log(values.collect::<Vec<_>>()), Unit::Micros);
-    let title = "Task latency by due time";
-    Lines { title, x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
+    let y = Axis::new(Scale::log(heights(&lines)), Unit::Micros);
+    Lines { shaded, ..Lines::new("Task latency by due time", ("time", x), y, lines) }.html()
 }
 
 /// The latency of sending, next to that of all tasks.

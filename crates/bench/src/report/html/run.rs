@@ -1,9 +1,10 @@
 //! A run on a page: figures, charts, noise, and failures.
 
 use super::escape;
+use super::series::html_table;
 use crate::quantity::{grouped, micros};
 use crate::record::{Direction, Ending, Run};
-use crate::report::chart::{Axis, Line, Lines, Scale, Unit};
+use crate::report::chart::{Axis, Line, Lines, Scale, Unit, heights};
 use crate::report::text::{self, Style};
 
 /// What must not be overlooked, at the top of the page; empty if nothing failed.
@@ -54,20 +55,16 @@ pub(super) fn tiles_of(tiles: &[(String, &str)]) -> String {
 
 fn table(run: &Run) -> String {
     let head = ["", "IOPS", "MB/s", "mean", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"];
-    let head: String = head.iter().map(|name| format!("<th>{name}</th>")).collect();
-    let rows: String = directions(run).into_iter().map(|(name, _, direction)| row(name, direction)).collect();
-    format!(
-        "<div class=\"card scroll\"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    let rows = directions(run).into_iter().map(|(name, _, direction)| (row(name, direction), false));
+    html_table(&head, rows)
 }
 
-fn row(name: &str, direction: &Direction) -> String {
+fn row(name: &str, direction: &Direction) -> Vec<String> {
     let latency = direction.latency.clone().unwrap_or_default();
     let mut cells = vec![name.to_owned(), grouped(direction.iops), text::short(direction.mb_per_s)];
     cells.push(micros(latency.mean_us));
     cells.extend(latency.shown().map(|(_, value)| micros(value)));
-    let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
-    format!("<tr>{cells}</tr>")
+    cells
 }
 
 /// Reads, writes and, for a mix, both, with their colors.
@@ -106,7 +103,7 @@ pub(super) fn percentile_chart(title: &str, x_name: &str, curves: &[Curve]) -> S
         let last = points.last().map_or(0.0, |(at, _)| at + 0.3);
         points.push((last, *max));
         end = end.max(last);
-        lines.push(Line { name: (*name).to_owned(), colour: *colour, points });
+        lines.push(Line::new(name, *colour, points));
     }
     let labels = [
         (50.0, "50 %"),
@@ -119,17 +116,9 @@ pub(super) fn percentile_chart(title: &str, x_name: &str, curves: &[Curve]) -> S
     let labels = labels.into_iter().map(|(percent, label)| (nines(percent), label.to_owned()));
     let mut labels: Vec<(f64, String)> = labels.filter(|(at, _)| *at < end - 0.5).collect();
     labels.push((end, "max".to_owned()));
-    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros).collect();
-    Lines {
-        title,
-        x: Axis::labelled(Scale::Linear { min: 0.0, max: end }, Unit::Number, labels),
-        y: Axis::new(Scale::log(values), Unit::Micros),
-        x_name,
-        lines,
-        shaded: None,
-        marks: Vec::new(),
-    }
-    .html()
+    let x = Axis::labelled(Scale::Linear { min: 0.0, max: end }, Unit::Number, labels);
+    let y = Axis::new(Scale::log(heights(&lines)), Unit::Micros);
+    Lines::new(title, (x_name, x), y, lines).html()
 }
 
 /// How many nines a percentile has: 90 has one, 99 two.
@@ -155,22 +144,13 @@ pub(super) fn rates(run: &Run) -> String {
     let (x, shaded) = time(run);
     let mut lines = Vec::new();
     if run.reads.latency.is_some() {
-        lines.push(Line {
-            name: "reads".to_owned(),
-            colour: 1,
-            points: over_time(run, |sample| sample.reads),
-        });
+        lines.push(Line::new("reads", 1, over_time(run, |sample| sample.reads)));
     }
     if run.writes.latency.is_some() {
-        lines.push(Line {
-            name: "writes".to_owned(),
-            colour: 2,
-            points: over_time(run, |sample| sample.writes),
-        });
+        lines.push(Line::new("writes", 2, over_time(run, |sample| sample.writes)));
     }
-    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, rate)| *rate).collect();
-    let y = Axis::new(Scale::from_zero(values), Unit::Number);
-    Lines { title: "IOPS over time", x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
+    let y = Axis::new(Scale::from_zero(heights(&lines)), Unit::Number);
+    Lines { shaded, ..Lines::new("IOPS over time", ("time", x), y, lines) }.html()
 }
 
 pub(super) fn latencies(run: &Run) -> String {
@@ -181,13 +161,12 @@ pub(super) fn latencies(run: &Run) -> String {
         points.into_iter().filter(|(_, micros)| *micros > 0.0).collect::<Vec<_>>()
     };
     let lines = vec![
-        Line { name: "average".to_owned(), colour: 3, points: of(|sample| sample.mean_us) },
-        Line { name: "p99".to_owned(), colour: 4, points: of(|sample| sample.p99_us) },
-        Line { name: "highest".to_owned(), colour: 6, points: of(|sample| sample.max_us) },
+        Line::new("average", 3, of(|sample| sample.mean_us)),
+        Line::new("p99", 4, of(|sample| sample.p99_us)),
+        Line::new("highest", 6, of(|sample| sample.max_us)),
     ];
-    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros).collect();
-    let y = Axis::new(Scale::log(values), Unit::Micros);
-    Lines { title: "Latency over time", x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
+    let y = Axis::new(Scale::log(heights(&lines)), Unit::Micros);
+    Lines { shaded, ..Lines::new("Latency over time", ("time", x), y, lines) }.html()
 }
 
 pub(super) fn cpu(run: &Run) -> String {
@@ -196,16 +175,13 @@ pub(super) fn cpu(run: &Run) -> String {
     let points = |value: fn(&crate::record::CpuSample) -> f64| {
         cpu.series.iter().map(|sample| (sample.at, value(sample))).collect::<Vec<_>>()
     };
-    let mut lines =
-        vec![Line { name: "client".to_owned(), colour: 4, points: points(|sample| sample.client) }];
+    let mut lines = vec![Line::new("client", 4, points(|sample| sample.client))];
     if !cpu.servers.is_empty() {
-        lines.push(Line { name: "server".to_owned(), colour: 3, points: points(|sample| sample.servers) });
+        lines.push(Line::new("server", 3, points(|sample| sample.servers)));
     }
-    lines.push(Line { name: "all others".to_owned(), colour: 5, points: points(|sample| sample.others) });
-    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, percent)| *percent).collect();
-    let y = Axis::new(Scale::from_zero(values), Unit::Percent);
-    Lines { title: "CPU use, in percent of one CPU", x, y, x_name: "time", lines, shaded, marks: Vec::new() }
-        .html()
+    lines.push(Line::new("all others", 5, points(|sample| sample.others)));
+    let y = Axis::new(Scale::from_zero(heights(&lines)), Unit::Percent);
+    Lines { shaded, ..Lines::new("CPU use, in percent of one CPU", ("time", x), y, lines) }.html()
 }
 
 /// The pattern, the noise, and what a reader should know.

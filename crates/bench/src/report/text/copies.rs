@@ -11,16 +11,15 @@ pub(super) fn copies(copies: &Copies, runs: &[Run], style: Style) -> String {
         .first()
         .map(|run| format!("{}\n{}\n\n", style.bold(&run.workload.to_string()), run.letters))
         .unwrap_or_default();
-    let head: Vec<&str> = std::iter::once("").chain(HEAD).collect();
-    let mut table = Columns::new(&head);
+    let mut table = Columns::new(&HEAD);
     copies.sides.iter().for_each(|side| table.row(row(side)));
     text.push_str(&table.text());
     text + &runs.iter().map(|run| losses(&run.ending, style)).collect::<String>()
 }
 
 /// The column names of a table of copies.
-pub(crate) const HEAD: [&str; 9] =
-    ["IOPS", "% of first", "spread", "rounds", "MB/s", "p50 µs", "p99 µs", "client µs", "server µs"];
+pub(crate) const HEAD: [&str; 10] =
+    ["", "IOPS", "% of first", "spread", "rounds", "MB/s", "p50 µs", "p99 µs", "client µs", "server µs"];
 
 /// A row of such a table.
 pub(crate) fn row(side: &CopiesSide) -> Vec<String> {

@@ -59,8 +59,8 @@ fn millis(micros: f64) -> String {
 }
 
 /// The column names of a table of tasks.
-pub(crate) const TASK_HEAD: [&str; 8] =
-    ["tasks", "tasks/s", "mean ms", "p50 ms", "p95 ms", "p99 ms", "max ms", "> 1,000 ms"];
+pub(crate) const TASK_HEAD: [&str; 9] =
+    ["", "tasks", "tasks/s", "mean ms", "p50 ms", "p95 ms", "p99 ms", "max ms", "> 1,000 ms"];
 
 /// A row of such a table.
 pub(crate) fn task_row(task: &TaskFigures) -> Vec<String> {
@@ -72,15 +72,14 @@ pub(crate) fn task_row(task: &TaskFigures) -> Vec<String> {
 }
 
 fn tasks(mail: &Mail) -> String {
-    let head: Vec<&str> = std::iter::once("").chain(TASK_HEAD).collect();
-    let mut table = Columns::new(&head);
+    let mut table = Columns::new(&TASK_HEAD);
     mail.tasks.iter().chain([&mail.all]).for_each(|task| table.row(task_row(task)));
     table.text()
 }
 
 /// The column names of a table of volumes.
-pub(crate) const VOLUME_HEAD: [&str; 7] =
-    ["reads/s", "p50 µs", "p99 µs", "writes/s", "p50 µs", "p99 µs", "MB/s"];
+pub(crate) const VOLUME_HEAD: [&str; 8] =
+    ["", "reads/s", "p50 µs", "p99 µs", "writes/s", "p50 µs", "p99 µs", "MB/s"];
 
 /// Rows of such a table: the role, and the figures.
 pub(crate) fn volume_rows(mail: &Mail) -> impl Iterator<Item = Vec<String>> {
@@ -103,8 +102,7 @@ pub(crate) fn volume_rows(mail: &Mail) -> impl Iterator<Item = Vec<String>> {
 }
 
 fn volumes(mail: &Mail) -> String {
-    let head: Vec<&str> = std::iter::once("").chain(VOLUME_HEAD).collect();
-    let mut table = Columns::new(&head);
+    let mut table = Columns::new(&VOLUME_HEAD);
     volume_rows(mail).for_each(|row| table.row(row));
     table.text()
 }
