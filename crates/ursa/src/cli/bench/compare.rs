@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::progress::ProgressLine;
 use super::report::read;
-use super::results::{ResultArgs, command_line};
+use super::results::ResultArgs;
 use super::rounds::{Side, take_turns};
 use super::setup::SetupArgs;
 use crate::cli::exit::CliError;
@@ -52,9 +52,7 @@ impl Compare {
         let [label_a, label_b] = labels;
         let compare = Ratios::of((label_a, &a), (label_b, &b));
         let runs = a.into_iter().chain(b).collect();
-        let version = env!("CARGO_PKG_VERSION");
-        let document = Document::new(command_line(), version, runs, Some(Analysis::Compare(compare)));
-        self.results.report(output, &document)
+        self.results.record(output, runs, Some(Analysis::Compare(compare)))
     }
 
     /// Repeats the runs of both records, in turns.

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use bench::record::{Analysis, Copies as Found, Document};
+use bench::record::{Analysis, Copies as Found};
 use bench::{Driver, Setup, Target, Workload};
 use clap::Args;
 
 use super::pattern::PatternArgs;
 use super::progress::ProgressLine;
 use super::raw::raw_disk;
-use super::results::{ResultArgs, command_line};
+use super::results::ResultArgs;
 use super::rounds::{Side, take_turns};
 use super::setup::SetupArgs;
 use crate::cli::exit::CliError;
@@ -106,9 +106,7 @@ impl Copies {
         take_turns(&mut sides, self.rounds, &mut line)?;
         drop(scratch);
         let (found, runs) = Found::of(sides.into_iter().map(|side| (side.name, side.runs)).collect());
-        let analysis = Some(Analysis::Copies(found));
-        let document = Document::new(command_line(), env!("CARGO_PKG_VERSION"), runs, analysis);
-        self.results.report(output, &document)
+        self.results.record(output, runs, Some(Analysis::Copies(found)))
     }
 }
 

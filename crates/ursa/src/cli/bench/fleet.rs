@@ -1,12 +1,12 @@
 //! `ursa bench fleet`.
 
-use bench::record::{Analysis, Document, Fleet as Steps, Run};
+use bench::record::{Analysis, Fleet as Steps, Run};
 use bench::{Driver, Target, Workload, has_stopped_growing};
 use clap::Args;
 
 use super::pattern::PatternArgs;
 use super::progress::ProgressLine;
-use super::results::{ResultArgs, command_line};
+use super::results::ResultArgs;
 use super::setup::SetupArgs;
 use crate::cli::exit::CliError;
 use crate::cli::output::Output;
@@ -66,8 +66,7 @@ impl Fleet {
         line.begin(String::new());
         line.clear();
         let fleet = Analysis::Fleet(Steps::of(&clients, &runs));
-        let document = Document::new(command_line(), env!("CARGO_PKG_VERSION"), runs, Some(fleet));
-        self.results.report(output, &document)
+        self.results.record(output, runs, Some(fleet))
     }
 }
 

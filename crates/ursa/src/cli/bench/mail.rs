@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use bench::record::{Analysis, Document};
+use bench::record::Analysis;
 use bench::{Content, Driver, MailProfile, Target};
 use clap::Args;
 
 use super::pattern::{Seed, seconds};
 use super::progress::ProgressLine;
-use super::results::{ResultArgs, command_line};
+use super::results::ResultArgs;
 use super::setup::SetupArgs;
 use crate::cli::exit::CliError;
 use crate::cli::output::Output;
@@ -87,8 +87,6 @@ impl Mail {
         line.begin(format!("{:.1} tasks/s due: ", profile.rate()));
         let (run, mail) = driver.run_mail(&profile, &mut |progress| line.show(progress))?;
         line.clear();
-        let analysis = Analysis::Mail(Box::new(mail));
-        let document = Document::new(command_line(), env!("CARGO_PKG_VERSION"), vec![run], Some(analysis));
-        self.results.report(output, &document)
+        self.results.record(output, vec![run], Some(Analysis::Mail(Box::new(mail))))
     }
 }

@@ -1,13 +1,13 @@
 //! `ursa bench pack`.
 
-use bench::record::{Analysis, Document, PackName};
+use bench::record::{Analysis, PackName};
 use bench::{Driver, PACKS, Pack as Patterns, Target, Workload};
 use clap::Args;
 
 use super::ceiling::CeilingArgs;
 use super::pattern::PatternArgs;
 use super::progress::ProgressLine;
-use super::results::{ResultArgs, command_line};
+use super::results::ResultArgs;
 use super::series::run_all;
 use super::setup::SetupArgs;
 use crate::cli::exit::CliError;
@@ -67,8 +67,6 @@ impl Pack {
         let mut runs = run_all(&mut driver, &workloads, &mut line)?;
         raw.mark(&mut runs);
         let name = PackName { name: self.pack.name.to_owned(), about: self.pack.about.to_owned() };
-        let version = env!("CARGO_PKG_VERSION");
-        let document = Document::new(command_line(), version, runs, Some(Analysis::Pack(name)));
-        self.results.report(output, &document)
+        self.results.record(output, runs, Some(Analysis::Pack(name)))
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use bench::record::Document;
+use bench::record::{Analysis, Document, Run};
 use bench::report::{html, text};
 use clap::Args;
 
@@ -34,6 +34,19 @@ impl ResultArgs {
             File::options().create(true).append(true).open(path).map_err(|error| failed(path, error))?;
         }
         Ok(())
+    }
+
+    /// Records these runs of this command, and reports them.
+    ///
+    /// # Errors As [`ResultArgs::report`].
+    pub fn record(
+        &self,
+        output: &Output,
+        runs: Vec<Run>,
+        analysis: Option<Analysis>,
+    ) -> Result<(), CliError> {
+        let document = Document::new(command_line(), env!("CARGO_PKG_VERSION"), runs, analysis);
+        self.report(output, &document)
     }
 
     /// Shows the results and writes them to files.
@@ -66,7 +79,7 @@ fn failed(path: &Path, error: io::Error) -> CliError {
 }
 
 /// The arguments of this program, quoted for a shell. They never contain secrets.
-pub fn command_line() -> String {
+fn command_line() -> String {
     let mut words: Vec<String> =
         std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy())).collect();
     words.insert(0, "ursa".to_owned());

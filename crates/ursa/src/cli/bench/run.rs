@@ -1,13 +1,12 @@
 //! `ursa bench run`.
 
-use bench::record::Document;
 use bench::{Driver, Target, Workload};
 use clap::Args;
 
 use super::ceiling::CeilingArgs;
 use super::pattern::PatternArgs;
 use super::progress::ProgressLine;
-use super::results::{ResultArgs, command_line};
+use super::results::ResultArgs;
 use super::setup::SetupArgs;
 use crate::cli::exit::CliError;
 use crate::cli::output::Output;
@@ -55,7 +54,6 @@ impl Run {
         let mut runs = vec![driver.run(workload, &mut |progress| line.show(progress))?];
         line.clear();
         raw.mark(&mut runs);
-        let document = Document::new(command_line(), env!("CARGO_PKG_VERSION"), runs, None);
-        self.results.report(output, &document)
+        self.results.record(output, runs, None)
     }
 }

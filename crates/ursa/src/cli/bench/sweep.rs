@@ -1,12 +1,12 @@
 //! `ursa bench sweep`.
 
-use bench::record::{Analysis, Document, Sweep as Found};
+use bench::record::{Analysis, Sweep as Found};
 use bench::{Driver, Target, Workload};
 use clap::Args;
 
 use super::pattern::PatternArgs;
 use super::progress::ProgressLine;
-use super::results::{ResultArgs, command_line};
+use super::results::ResultArgs;
 use super::series::run_all;
 use super::setup::SetupArgs;
 use crate::cli::exit::CliError;
@@ -46,8 +46,6 @@ impl Sweep {
         let mut driver = Driver::prepare(setup, &workloads, &mut |progress| line.show(progress))?;
         let runs = run_all(&mut driver, &workloads, &mut line)?;
         let sweep = Found::of(&runs);
-        let version = env!("CARGO_PKG_VERSION");
-        let document = Document::new(command_line(), version, runs, Some(Analysis::Sweep(sweep)));
-        self.results.report(output, &document)
+        self.results.record(output, runs, Some(Analysis::Sweep(sweep)))
     }
 }
