@@ -62,12 +62,6 @@ pub enum ProvedBy {
     Local,
 }
 
-impl fmt::Display for ProvedBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
-
 /// What a console needs to know before login.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AccessState {

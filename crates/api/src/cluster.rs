@@ -170,12 +170,6 @@ pub enum LinkRole {
     Heartbeat,
 }
 
-impl fmt::Display for LinkRole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
-
 /// What to reserve an address of a node for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -78,7 +78,9 @@ pub use self::volume::{
     VolumeHealth, VolumeKind, VolumeMap, WhenFull,
 };
 
-use serde::{Deserialize, Deserializer};
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The default address on which a node listens for HTTP. Other machines reach the node only if it is
 /// configured to listen on another address.
@@ -96,6 +98,20 @@ pub fn default_target(volume: &str) -> String {
     };
     format!("iqn.2026-11.io.ursa:{}", volume.chars().map(letter).collect::<String>())
 }
+
+/// Shows each value as JSON has it.
+macro_rules! display_as_in_json {
+    ($($word:ty),+) => {
+        $(impl fmt::Display for $word {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.serialize(f)
+            }
+        })+
+    };
+}
+
+display_as_in_json!(JobKind, JobState, LinkRole, ProvedBy, ReadConfirmSetting, Severity);
+display_as_in_json!(Compression, CopyState, SplitBrainPolicy, VolumeKind, WhenFull);
 
 /// Distinguishes absent fields from `null`: with `default`, an absent field is `None`, and `null` is
 /// `Some(None)`.

@@ -1,7 +1,5 @@
 //! Severities of events and findings.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -16,10 +14,4 @@ pub enum Severity {
     Warning,
     /// Something is lost. An event also: one fault away from being lost.
     Critical,
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
 }

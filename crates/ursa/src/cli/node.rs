@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::{
     Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, HypervisorSign, LinkFor, LinkRole, Node,
-    ReadConfirm, ReadConfirmSetting, RecordPlace, Since, SyncLimit, TokenCreate, VerifySchedule,
+    ReadConfirm, RecordPlace, Since, SyncLimit, TokenCreate, VerifySchedule,
 };
 use clap::{Subcommand, ValueEnum};
 
@@ -343,17 +343,12 @@ fn machine(confirm: &ReadConfirm) -> String {
 
 /// The setting, its effect here, its cost, and the risk without it.
 fn confirmed_reads(confirm: &ReadConfirm) -> String {
-    let setting = match confirm.setting {
-        ReadConfirmSetting::Auto => "auto",
-        ReadConfirmSetting::Always => "always",
-        ReadConfirmSetting::Never => "never",
-    };
     let (on, meaning) = match (confirm.on, confirm.hypervisor) {
         (true, _) => ("on", CONFIRMED),
         (false, None) => ("off", BY_LEASES),
         (false, Some(_)) => ("off", RISK),
     };
-    format!("{on} (read-confirm = \"{setting}\")\n{meaning}")
+    format!("{on} (read-confirm = \"{}\")\n{meaning}", confirm.setting)
 }
 
 const CONFIRMED: &str = "\
@@ -480,7 +475,7 @@ fn table(nodes: &[ClusterNode], now: u64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use api::RecordStall;
+    use api::{ReadConfirmSetting, RecordStall};
 
     use super::*;
 

@@ -353,7 +353,7 @@ impl Create {
 }
 
 fn created(volume: &Volume, portals: &[String]) -> String {
-    let what = format!("Volume {} created: {}, {}", volume.name, size(volume.size), kind(volume.kind));
+    let what = format!("Volume {} created: {}, {}", volume.name, size(volume.size), volume.kind);
     let redundancy = redundancy(volume);
     let Some(map) = volume.maps.first() else {
         let name = &volume.name;
@@ -425,7 +425,7 @@ fn table(volumes: &[Volume]) -> String {
             size(volume.size),
             used(volume),
             ratio(volume).unwrap_or_else(|| "-".into()),
-            kind(volume.kind).into(),
+            volume.kind.to_string(),
             checksums(volume).into(),
             volume.block_size.to_string(),
             on(volume),
@@ -582,7 +582,7 @@ fn one(volume: &Volume) -> String {
         ("Nodes", on),
         ("Redundancy", redundancy(volume)),
         ("Size", format!("{} ({} bytes)", size(volume.size), volume.size)),
-        ("Kind", kind(volume.kind).into()),
+        ("Kind", volume.kind.to_string()),
         ("Blocks", format!("{} bytes, {} physical", volume.block_size, volume.physical_block_size)),
         ("Pool", volume.pool.clone()),
         ("Reserved", size(volume.reserved)),
@@ -605,20 +605,12 @@ fn when_full(policy: api::WhenFull) -> &'static str {
     }
 }
 
-/// As options and files have it.
-pub(super) fn algorithm(compression: api::Compression) -> &'static str {
-    match compression {
-        api::Compression::Lz4 => "lz4",
-        api::Compression::Off => "off",
-    }
-}
-
 /// The compression of a log volume, and what it saves.
 fn compression(volume: &Volume) -> Option<String> {
-    let set = algorithm(volume.compression?);
+    let set = volume.compression?;
     Some(match ratio(volume) {
         Some(ratio) => format!("{set}, ratio {ratio}"),
-        None => set.to_owned(),
+        None => set.to_string(),
     })
 }
 
@@ -635,14 +627,6 @@ fn checksums(volume: &Volume) -> &'static str {
 fn ratio(volume: &Volume) -> Option<String> {
     let percent = volume.compression_ratio_percent?;
     Some(format!("{}.{:02}", percent / 100, percent % 100))
-}
-
-fn kind(kind: VolumeKind) -> &'static str {
-    match kind {
-        VolumeKind::Thick => "thick",
-        VolumeKind::Ram => "ram",
-        VolumeKind::Log => "log",
-    }
 }
 
 #[cfg(test)]

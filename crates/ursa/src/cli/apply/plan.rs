@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 
 use api::{
     CopyCreate, CopyState, Host, HostChange, HostCreate, MapCreate, PolicyChoice, SplitBrainPolicy,
-    TargetChange, TargetCreate, Volume, VolumeChange, VolumeCreate, VolumeKind, WhenFull,
+    TargetChange, TargetCreate, Volume, VolumeChange, VolumeCreate, VolumeKind,
 };
 use serde::Serialize;
 
 use super::super::exit::CliError;
 use super::super::table::size;
-use super::super::volume::algorithm;
 use super::Present;
 use super::addresses::{self, Compared};
 use super::declared::{Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared, chap};
@@ -247,7 +246,7 @@ impl Planner<'_> {
         let pool = volume.pool.clone().filter(|_| has_one_pool(present));
         let fixed = [
             ("pool", pool, present.pool.clone()),
-            ("kind", volume.kind.map(kind), kind(present.kind)),
+            ("kind", volume.kind.map(|kind| kind.to_string()), present.kind.to_string()),
             ("block-size", volume.block_size.map(|bytes| bytes.to_string()), present.block_size.to_string()),
             (
                 "physical-block-size",
@@ -301,14 +300,14 @@ impl Planner<'_> {
         let mut what = Vec::new();
         if let Some(shall) = when_full {
             let is = present.when_full.unwrap_or_default();
-            what.push(format!("when-full from {} to {}", word(is), word(shall)));
+            what.push(format!("when-full from {is} to {shall}"));
         }
         if let Some(shall) = reserve {
             what.push(format!("reserve from {} to {}", size(present.reserved), size(shall)));
         }
         let compression = volume.compression.filter(|shall| Some(*shall) != present.compression);
         if let (Some(shall), Some(is)) = (compression, present.compression) {
-            what.push(format!("compression from {} to {}", algorithm(is), algorithm(shall)));
+            what.push(format!("compression from {is} to {shall}"));
         }
         if !what.is_empty() {
             let change = VolumeChange { when_full, reserve, compression, ..VolumeChange::default() };
@@ -528,21 +527,6 @@ fn choose(volume: &VolumeDeclared, policy: SplitBrainPolicy) -> Step {
     let accept_split_brain = policy == SplitBrainPolicy::Heartbeat && volume.accept_split_brain;
     let choice = PolicyChoice { policy, accept_split_brain, by: "ursa apply".into() };
     Step::SetSplitBrainPolicy { volume: volume.name.clone(), choice }
-}
-
-fn kind(kind: VolumeKind) -> String {
-    match kind {
-        VolumeKind::Thick => "thick".into(),
-        VolumeKind::Ram => "ram".into(),
-        VolumeKind::Log => "log".into(),
-    }
-}
-
-fn word(when_full: WhenFull) -> &'static str {
-    match when_full {
-        WhenFull::Fail => "fail",
-        WhenFull::Pause => "pause",
-    }
 }
 
 /// The differences of a host group. The order of names does not matter.

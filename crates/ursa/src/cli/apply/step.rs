@@ -107,7 +107,7 @@ impl Step {
                 format!("~ copy of volume {volume}: from node {from} to node {node}")
             }
             Step::SetSplitBrainPolicy { volume, choice } => {
-                format!("~ volume {volume}: split-brain policy {}", name_of(choice.policy))
+                format!("~ volume {volume}: split-brain policy {}", choice.policy)
             }
             Step::DeleteMap { target, lun, host, volume } => {
                 format!("- map of volume {volume}: LUN {lun} of {target} for host {host}")
@@ -191,11 +191,4 @@ fn gone(result: Result<(), ClientError>) -> Result<(), ClientError> {
 
 pub(super) fn numbers(nodes: &[u16]) -> String {
     nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
-}
-
-fn name_of(policy: api::SplitBrainPolicy) -> &'static str {
-    match policy {
-        api::SplitBrainPolicy::Prefer => "prefer",
-        api::SplitBrainPolicy::Heartbeat => "heartbeat",
-    }
 }

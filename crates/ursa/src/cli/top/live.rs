@@ -193,12 +193,7 @@ fn copy_row(volume: &Volume, copy: &VolumeCopy) -> CopyRow {
     CopyRow {
         volume: volume.name.clone(),
         node: copy.node,
-        state: match copy.state {
-            CopyState::InSync => "in_sync",
-            CopyState::CatchingUp => "catching_up",
-            CopyState::OutOfSync => "out_of_sync",
-        }
-        .into(),
+        state: copy.state.to_string(),
         done: total.zip(left).map(|(total, left)| ((total - left) / total).clamp(0.0, 1.0)),
         bytes_left: left,
         bytes_per_second: sync.map(|sync| sync.bytes_per_second as f64),

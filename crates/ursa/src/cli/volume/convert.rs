@@ -2,7 +2,6 @@
 
 use api::{Client, JobKind, Volume, VolumeConvert, VolumeKind};
 
-use super::kind;
 use crate::cli::confirm::show_would;
 use crate::cli::exit::CliError;
 use crate::cli::output::Output;
@@ -19,7 +18,7 @@ pub(super) fn run(
     let Some(to) = to else { return cancel(client, output, &volume, dry_run) };
     let convert = VolumeConvert { kind: to };
     if dry_run {
-        let what = format!("Convert volume {} to {}", volume.name, kind(to));
+        let what = format!("Convert volume {} to {to}", volume.name);
         return show_would(output, &what, &client.would_convert_volume(&volume.id, &convert)?);
     }
     output.show(&client.convert_volume(&volume.id, &convert)?, |volume| begun(volume, to))
@@ -43,8 +42,7 @@ fn cancel(client: &Client, output: &Output, volume: &Volume, dry_run: bool) -> R
 
 fn begun(volume: &Volume, to: VolumeKind) -> String {
     format!(
-        "Volume {} is being converted to {}. It stays in use; `ursa job list --node all` shows the progress.\n",
-        volume.name,
-        kind(to)
+        "Volume {} is being converted to {to}. It stays in use; `ursa job list --node all` shows the progress.\n",
+        volume.name
     )
 }
