@@ -8,6 +8,7 @@ use crate::{Failure, InvalidTarget, NoWay, Target, WorkloadError};
 
 /// Why a measurement could not be made.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
     /// The pattern is invalid.
     #[error(transparent)]
@@ -18,77 +19,51 @@ pub enum Error {
     /// The target is invalid.
     #[error(transparent)]
     Target(#[from] InvalidTarget),
-    /// The name of a portal could not be resolved.
     #[error("cannot resolve portal {0}")]
     Resolve(String, #[source] io::Error),
     /// A file or a block device could not be opened.
     #[error(transparent)]
     Open(#[from] rt::OpenError),
-    /// A portal, or the target behind it, could not be reached.
     #[error("cannot use {target}")]
     Connect {
-        /// The target.
         target: Target,
-        /// Why.
         #[source]
         source: NoWay,
     },
-    /// The target holds data, which the run would destroy.
     #[error(
         "{target} holds data (first found at byte {offset}), which this run would destroy. Use --overwrite to destroy it; -w0 without --precondition only reads"
     )]
     HasData {
-        /// The target.
         target: Target,
         /// The offset of the first nonzero byte that was found.
         offset: u64,
     },
-    /// The pattern does not fit a target.
     #[error("{target} does not fit: {misfit}")]
-    Misfit {
-        /// The target.
-        target: Target,
-        /// Why.
-        misfit: Misfit,
-    },
-    /// A target failed before the measurement.
+    Misfit { target: Target, misfit: Misfit },
     #[error("{target} failed before the measurement")]
     Failed {
-        /// The target.
         target: Target,
-        /// Why.
         #[source]
         source: Failure,
     },
-    /// The run was stopped before the measurement.
     #[error("stopped: nothing was measured, and the fill is incomplete")]
     Stopped,
     /// The cores could not be started.
     #[error(transparent)]
     Start(#[from] rt::uring::StartError),
-    /// A record could not be read.
     #[error("cannot read {0}")]
     Read(PathBuf, #[source] io::Error),
-    /// A file is not a record.
     #[error("{0} is not a record of `ursa bench`")]
     Parse(PathBuf, #[source] serde_json::Error),
-    /// A record has another format version.
     #[error(
         "{path} has format {format}, this ursa reads format {}; use the version that wrote it",
         crate::record::FORMAT
     )]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        format: u32,
-    },
-    /// The runs of a record cannot be repeated one by one.
+    Format { path: PathBuf, format: u32 },
     #[error(
         "{0} is a record of a mail server, which cannot be measured in rounds; omit --rounds to compare the records as they are"
     )]
     NotRepeatable(PathBuf),
-    /// A report or a record could not be written.
     #[error("cannot write {0}")]
     Write(PathBuf, #[source] io::Error),
 }

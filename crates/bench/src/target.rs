@@ -43,19 +43,16 @@ const LUN_END: u16 = 1 << 14;
 
 /// Why a text is not a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum InvalidTarget {
-    /// It does not have the form of a URL.
     #[error("{0:?} is not a LUN; use iscsi://PORTAL[:PORT][,PORTAL...]/IQN/LUN")]
     Url(String),
-    /// It contains a secret, which everyone could read.
     #[error(
         "a name or a secret in the URL is visible to every user of this machine; use --chap-user and --chap-secret-file"
     )]
     Secret,
-    /// An unsupported protocol.
     #[error("protocol {0}:// is not supported; use iscsi:// or a path")]
     Scheme(String),
-    /// An empty text.
     #[error("no target given")]
     Empty,
 }

@@ -142,46 +142,34 @@ impl Default for Workload {
 
 /// Why a pattern is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum WorkloadError {
-    /// The size of a request.
     #[error("request size {0} bytes is out of range: -b takes 512 bytes to 16M, in multiples of 512 bytes")]
     Block(u32),
-    /// The number of threads.
     #[error("{0} threads are out of range: -t takes 1 to {THREADS_MAX}")]
     Threads(u32),
-    /// The number of outstanding requests.
     #[error("{0} outstanding requests are out of range: -o takes 1 to {DEPTH_MAX}")]
     Depth(u32),
-    /// The percentage of writes.
     #[error("{0} percent writes is out of range: -w takes 0 to 100")]
     Writes(u8),
-    /// Alignment or stride.
     #[error("invalid alignment or stride of {0} bytes: -r and -s take multiples of 512 bytes")]
     Step(u64),
-    /// An offset.
     #[error("invalid offset of {0} bytes: -B and -T take multiples of 512 bytes")]
     Offset(u64),
-    /// The rate.
     #[error("--rate must be greater than zero")]
     Rate,
-    /// The run time.
     #[error("the run time must be greater than zero: -d")]
     Duration,
-    /// The distribution of random requests.
     #[error(
         "-rdpct takes percentages of requests and of the target, at most 100 of each in all, and some of the target for all requests that are left"
     )]
     Shares,
-    /// Shares of requests that are not random.
     #[error("-rdpct is for random access: omit -s")]
     SharesInOrder,
-    /// The interval of the series.
     #[error("--interval must be at least 0.1 seconds, and the run time at most {INTERVALS_MAX} intervals")]
     Interval,
-    /// Requests that overlap partially.
     #[error("--verify requires aligned requests: -r, -s, -B and -T must be multiples of -b")]
     VerifyOverlap,
-    /// Data that does not identify its place.
     #[error("--verify writes its own data; omit --data")]
     VerifyContent,
 }

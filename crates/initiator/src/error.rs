@@ -7,31 +7,23 @@ use proto::iscsi::initiator::{ConnectionError, LoginError};
 
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
-    /// The connection to the portal failed.
     #[error("cannot connect to portal {portal}")]
     Connect {
-        /// The portal.
         portal: SocketAddr,
-        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The target rejected the login.
     #[error("cannot log in to portal {portal}")]
     Login {
-        /// The portal.
         portal: SocketAddr,
-        /// Why.
         #[source]
         source: LoginError,
     },
     /// The portal did not finish the login in time, or closed the connection.
     #[error("portal {portal} did not complete the login")]
-    NoLogin {
-        /// The portal.
-        portal: SocketAddr,
-    },
+    NoLogin { portal: SocketAddr },
     /// The session has ended. Whether a command that was under way took effect is unknown.
     #[error("session ended: {0}")]
     Ended(Ended),
@@ -48,7 +40,6 @@ pub enum Error {
     /// The command ended with a status other than GOOD.
     #[error("the target returned status {status:#04x}, sense {}", sense_text(sense))]
     Status {
-        /// The SCSI status.
         status: u8,
         /// The sense data, if any.
         sense: Vec<u8>,

@@ -9,13 +9,11 @@ use crate::Problem;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum ClientError {
-    /// The connection to the node failed.
     #[error("no node answers at {url}: start one with `ursa serve`, or choose another with --api")]
     Unreachable {
-        /// The URL of the node.
         url: String,
-        /// The system's error.
         #[source]
         source: Box<ureq::Error>,
     },
@@ -23,9 +21,7 @@ pub enum ClientError {
     /// the same.
     #[error("the node at {url} did not answer: check whether the change was made before you repeat it")]
     NoAnswer {
-        /// The URL of the node.
         url: String,
-        /// How the connection ended.
         #[source]
         source: Box<ureq::Error>,
     },
@@ -34,41 +30,30 @@ pub enum ClientError {
         "cannot verify the certificate of {url}: give --fingerprint (the node prints it when it starts) or --ca FILE"
     )]
     Unknown {
-        /// The URL of the node.
         url: String,
-        /// What was missing.
         #[source]
         source: Box<ureq::Error>,
     },
     /// The server has a different certificate, or one that cannot be used. Nothing was sent.
     #[error("certificate verification failed for {url}: nothing was sent to it")]
     Untrusted {
-        /// The URL of the node.
         url: String,
-        /// What is wrong with the certificate.
         #[source]
         source: Box<ureq::Error>,
     },
-    /// The node refused the request, with its reason.
     #[error("{0}")]
     Problem(Box<Problem>),
-    /// The server is not a node of this version.
     #[error("the server at {url} is not an Ursa node of this version: check the address")]
     NotUrsa {
-        /// The URL of the server.
         url: String,
-        /// What could not be parsed.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The URL is invalid.
     #[error(
         "{url:?} is not an address: write it as http://127.0.0.1:3280, or https://10.1.1.5:3280 from another machine"
     )]
     Address {
-        /// The URL.
         url: String,
-        /// What is wrong with it.
         #[source]
         source: Box<ureq::Error>,
     },

@@ -58,63 +58,22 @@ pub(crate) struct Preparation {
 
 /// Why a pattern does not fit a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Misfit {
-    /// Requests that the target cannot execute.
     #[error("{what} of {bytes} bytes is not a multiple of its block size of {block} bytes")]
-    Alignment {
-        /// The quantity.
-        what: &'static str,
-        /// Its value.
-        bytes: u64,
-        /// The target's block size.
-        block: u32,
-    },
-    /// Requests that are too long.
+    Alignment { what: &'static str, bytes: u64, block: u32 },
     #[error("it takes at most {max} bytes per command; use a smaller -b than {block}")]
-    TooLong {
-        /// Bytes of a request.
-        block: u32,
-        /// The target's limit.
-        max: u64,
-    },
-    /// A span that exceeds the target.
+    TooLong { block: u32, max: u64 },
     #[error("it has {size} bytes, too few for {wanted} bytes from offset {base}; use a smaller -f or -B")]
-    TooSmall {
-        /// Bytes of the target.
-        size: u64,
-        /// The offset.
-        base: u64,
-        /// The span.
-        wanted: u64,
-    },
-    /// A part of a target that is too small for its purpose.
+    TooSmall { size: u64, base: u64, wanted: u64 },
     #[error("{what} would have {bytes} bytes but needs {min}; use a larger target, or more of it")]
-    SmallPart {
-        /// Its purpose.
-        what: &'static str,
-        /// Its size.
-        bytes: u64,
-        /// The smallest size.
-        min: u64,
-    },
-    /// Too few blocks for `--verify`.
+    SmallPart { what: &'static str, bytes: u64, min: u64 },
     #[error(
         "--verify needs space for four times the outstanding requests; {outstanding} are too many for {blocks}"
     )]
-    Crowded {
-        /// Requests that fit.
-        blocks: u64,
-        /// Outstanding requests.
-        outstanding: u64,
-    },
-    /// Too many blocks for `--verify`.
+    Crowded { blocks: u64, outstanding: u64 },
     #[error("--verify tracks space for at most {max} requests, and this is {blocks}; limit it with -f")]
-    TooLarge {
-        /// Requests that fit.
-        blocks: u64,
-        /// The limit.
-        max: u64,
-    },
+    TooLarge { blocks: u64, max: u64 },
 }
 
 /// The part of a target that a pattern uses.

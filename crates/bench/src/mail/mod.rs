@@ -51,17 +51,14 @@ pub struct MailProfile {
 
 /// Why a profile is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum MailProfileError {
-    /// No users or no tasks.
     #[error("--users and --tasks must be at least 1")]
     Nobody,
-    /// A day of length zero.
     #[error("--day must be greater than zero")]
     Day,
-    /// An invalid time compression.
     #[error("--compress must be greater than zero")]
     Compression,
-    /// The run time.
     #[error("-d must be at least 2 seconds, so that steady state can be detected")]
     Duration,
 }

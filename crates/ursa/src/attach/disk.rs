@@ -75,13 +75,10 @@ pub(super) struct Geometry {
 /// Why an operation on the unit failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DiskError {
-    /// The unit has failed, or all paths to it.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The unit does not support the command.
     #[error("not supported by the LUN")]
     Unsupported,
-    /// The range is beyond the unit's end.
     #[error("beyond the end of the LUN")]
     BehindEnd,
 }

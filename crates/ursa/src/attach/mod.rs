@@ -82,37 +82,27 @@ pub struct Attach {
 /// Why the attachment failed or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// An argument is invalid.
     #[error(transparent)]
     Given(#[from] CliError),
-    /// A portal's name cannot be resolved.
     #[error("cannot resolve portal {0}")]
     Resolve(PortalName, #[source] io::Error),
-    /// The core cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The unit cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The directory cannot be used, or FUSE failed.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The block device cannot be created.
     #[error(transparent)]
     Ublk(#[from] UblkError),
-    /// Signals cannot be received.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
-    /// The connection to the kernel failed.
     #[error("the connection to the kernel failed")]
     Kernel(#[source] io::Error),
-    /// The final flush failed: the last writes may not be on stable storage.
     #[error("the final flush failed; the last writes may be lost: {0}")]
     Flush(String),
     /// A second signal detached a unit that was in use.
     #[error("detached while in use: unwritten data is lost")]
     GivenUp,
-    /// A thread has panicked.
     #[error("internal error: a thread of this program failed; see the messages above")]
     Crashed,
 }

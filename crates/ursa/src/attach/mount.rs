@@ -26,21 +26,16 @@ const GOODBYE_LIMIT: Duration = Duration::from_secs(10);
 /// Why the file system cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The directory cannot be created or used.
     #[error("cannot use directory {0}; choose another with --path")]
     Directory(PathBuf, #[source] io::Error),
-    /// The directory is not empty.
     #[error("{0} is not empty; choose another directory with --path")]
     NotEmpty(PathBuf),
-    /// The kernel has no FUSE.
     #[error(
         "{DEVICE} not found; load the kernel module (`modprobe fuse`); a container needs the device (`--device {DEVICE} --cap-add SYS_ADMIN`)"
     )]
     NoDevice,
-    /// This user may not use FUSE.
     #[error("no permission for {DEVICE}; run this as root, or give this user read and write access to it")]
     Denied(#[source] io::Error),
-    /// The helper that mounts for users other than root is missing.
     #[error(
         "{HELPER} not found, and only root can mount without it; install the package fuse3, or run this as root"
     )]
@@ -48,7 +43,6 @@ pub enum MountError {
     /// Any other error.
     #[error("cannot mount at {0}")]
     Mount(PathBuf, #[source] io::Error),
-    /// The mount of an earlier attachment cannot be unmounted.
     #[error("cannot unmount {0}; `umount {0}` may show why")]
     Unmount(PathBuf, #[source] io::Error),
 }

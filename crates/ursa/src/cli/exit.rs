@@ -28,95 +28,68 @@ pub trait Outcome: Error {
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The node returned an error, or no node responds.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The trust anchor of the connection cannot be used.
     #[error(transparent)]
     Trust(#[from] api::TrustError),
-    /// A secret cannot be read.
     #[error("cannot read the secret from {0}")]
     Secret(PathBuf, #[source] io::Error),
-    /// The two entries of a secret differ.
     #[error("the two entries do not match")]
     SecretsDiffer,
-    /// Confirmation is required, but standard input is not a terminal.
     #[error("confirmation required: {0}; add --yes to confirm, or --dry-run to see what would be done")]
     Unconfirmed(String),
-    /// The user declined.
     #[error("nothing was changed")]
     Declined,
-    /// A file cannot be read.
     #[error("cannot read {0}")]
     File(PathBuf, #[source] io::Error),
-    /// A file is invalid.
     #[error("{0}: {1}")]
     Declared(PathBuf, String),
     /// A file describes something that changes cannot lead to.
     #[error("nothing was changed:\n  {}", .0.join("\n  "))]
     Conflict(Vec<String>),
-    /// An empty file with `--prune` would delete everything.
     #[error("{0} is empty, and --prune would delete everything: is this the right file?")]
     PruneAll(PathBuf),
-    /// Only some changes of a file were made.
     #[error(
         "{done} of {all} changes applied, then this one failed: {step}; fix the cause and apply the file again"
     )]
     Unapplied {
-        /// The change that failed.
         step: String,
-        /// The number of changes made before.
         done: usize,
-        /// The number of all changes.
         all: usize,
-        /// Why it failed.
         #[source]
         error: ClientError,
     },
     /// The number of changes to make, with `--exit-code`.
     #[error("{0} changes to apply")]
     Differs(usize),
-    /// The copies are not known to be equal.
     #[error(
         "the copies of volume {0:?} could not be verified as equal: see above; host writes during the check can cause differences, so run it again while no host writes"
     )]
     CopiesDiffer(String),
-    /// No conversion of the volume is under way.
     #[error("volume {0:?} is not being converted: `ursa volume show {0}` shows which kind it is")]
     NotConverted(String),
-    /// The number of copies does not match the nodes.
     #[error(
         "--copies {0} does not match the {1} nodes in --on: list as many nodes, or omit one of the two options"
     )]
     CopiesOnNodes(u8, usize),
-    /// Manual pages cannot be written.
     #[error("cannot write manual pages to {0}")]
     Manual(PathBuf, #[source] io::Error),
-    /// A path cannot be made absolute.
     #[error("cannot resolve the path {0:?}")]
     Path(PathBuf, #[source] io::Error),
-    /// A relative path on another node.
     #[error("{0:?}: use an absolute path on node {1}, such as /dev/disk/by-id/...")]
     PathThere(PathBuf, u16),
-    /// The benchmark failed.
     #[error(transparent)]
     Bench(#[from] bench::Error),
-    /// Only part of the benchmark was measured.
     #[error("the measurement is incomplete: see above")]
     BenchIncomplete,
-    /// A drill could not be run.
     #[error(transparent)]
     Drill(#[from] DrillError),
-    /// The drill ran, and the cluster failed.
     #[error("the cluster failed the drill: see above; the nodes' data and logs are in {0}")]
     DrillFailed(PathBuf),
-    /// Standard output is not a terminal.
     #[error("standard output is not a terminal: use --once to print one reading as text")]
     NoTerminal,
-    /// The terminal cannot be used.
     #[error("cannot use the terminal")]
     Terminal(#[source] io::Error),
-    /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Print(#[source] io::Error),
 }

@@ -59,55 +59,38 @@ const SILENCE_MIN: Duration = Duration::from_millis(100);
 /// Why a drill could not be run. A drill that ran and failed is not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum DrillError {
-    /// The directory for the nodes' data cannot be created.
     #[error("cannot create the directory {0} for the nodes; name one that does not exist yet with --dir")]
     Directory(PathBuf, #[source] io::Error),
-    /// A process cannot be started.
     #[error("cannot start node {0}")]
     Process(u16, #[source] io::Error),
-    /// No port is free.
     #[error("no free port from 20000 to 32000 on 127.0.0.1")]
     NoPort,
-    /// A gate between nodes cannot be created.
     #[error("cannot set up a proxy between two nodes")]
     Gate(#[source] io::Error),
-    /// The load's core cannot be started.
     #[error(transparent)]
     Core(rt::uring::StartError),
-    /// Signals cannot be received.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
-    /// A node returned an error, or does not respond.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A step took too long.
     #[error("timed out after {1:?} waiting for {0}; see the nodes' logs")]
     Late(String, Duration),
-    /// The copy could not be rebuilt.
     #[error("`ursa volume copy rebuild` failed: {0}")]
     Replace(String),
-    /// The load did not start.
     #[error("the load did not start")]
     Load(#[from] LoadError),
-    /// A signal interrupted the drill.
     #[error("interrupted; nodes stopped, their data removed")]
     Interrupted,
-    /// A pool's file cannot be damaged.
     #[error("cannot read or change the pool file {0}")]
     PoolFile(PathBuf, #[source] io::Error),
-    /// A RAM volume does not survive this scenario.
     #[error("a RAM volume does not survive the loss of all nodes; omit --ram for {0}")]
     InMemory(Scenario),
-    /// The scenario has a fixed set of nodes.
     #[error("{0} has a fixed set of nodes; omit --nodes, --node and --witness")]
     OwnCluster(Scenario),
-    /// The scenario needs a volume on disks.
     #[error("{0} uses a log volume; omit --ram")]
     NeedsLog(Scenario),
-    /// The scenario has one cycle.
     #[error("{0} has one cycle; omit --cycles, and name one --policy")]
     Once(Scenario),
-    /// The node does not exist or has no copy.
     #[error("node {0} has no copy; nodes 1 to {1} have one")]
     NoNode(u16, u8),
 }

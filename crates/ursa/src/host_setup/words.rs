@@ -4,10 +4,8 @@
 /// Why a text cannot be a word of a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitWord {
-    /// A name or an address contains characters that are not allowed.
     #[error("{0:?} is not a name or an address; use letters, digits, and - . _ : [ ] %")]
     Plain(String),
-    /// A CHAP name is empty or contains control characters.
     #[error("{0:?} is not a CHAP user name: it is empty, or contains control characters")]
     User(String),
 }

@@ -46,16 +46,12 @@ pub struct Certificate {
 /// The certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file cannot be read or written.
     #[error("cannot read or write the API's certificate or key {0}")]
     File(PathBuf, #[source] io::Error),
-    /// A file has no valid PEM.
     #[error("{0} contains no certificate or no key in PEM format")]
     Pem(PathBuf, #[source] rustls::pki_types::pem::Error),
-    /// Certificate and key do not match.
     #[error("the API's certificate and key do not match, or cannot be used")]
     Unfit(#[source] rustls::Error),
-    /// The certificate cannot be created.
     #[error("cannot create a certificate for the API")]
     Make(#[source] rcgen::Error),
 }

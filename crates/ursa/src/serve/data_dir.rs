@@ -23,44 +23,26 @@ const OF_ROOT: &str = "/var/lib/ursa";
 /// Why the data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// The directory cannot be created or written.
     #[error("cannot use {path} for the node's state: choose another directory with --data-dir")]
     Make {
-        /// The directory.
         path: PathBuf,
-        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The marker says that the directory had a node's state, but it has none.
     #[error(
         "{path} has no node state, but {marker} says that this node keeps its state there: is its file system mounted? Nothing was created. To start as a new node, delete {marker}"
     )]
-    StateMissing {
-        /// The data directory.
-        path: PathBuf,
-        /// The marker.
-        marker: PathBuf,
-    },
-    /// The marker cannot be read or written.
+    StateMissing { path: PathBuf, marker: PathBuf },
     #[error("cannot read or write the state marker {path} (--state-marker)")]
     Marker {
-        /// The marker.
         path: PathBuf,
-        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// There is not enough space for a pool.
     #[error(
         "only {free} bytes are free at {path}, too few for a first pool: free some space, choose another directory with --data-dir, or start without a pool (--pool-size 0)"
     )]
-    Full {
-        /// The directory.
-        path: PathBuf,
-        /// The free bytes.
-        free: u64,
-    },
+    Full { path: PathBuf, free: u64 },
 }
 
 /// The default data directory: for root, where services keep their state; for other users, in their home.

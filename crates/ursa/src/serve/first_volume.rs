@@ -26,10 +26,8 @@ pub struct FirstVolume {
 /// The text is no valid volume.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidFirstVolume {
-    /// It does not have this form.
     #[error("{0:?} is not a volume: use NAME=SIZE, such as demo=1G, or NAME=SIZE,ram for a RAM volume")]
     Shape(String),
-    /// The size is invalid.
     #[error(transparent)]
     Size(#[from] crate::size::InvalidSize),
 }

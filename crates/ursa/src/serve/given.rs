@@ -218,21 +218,15 @@ pub enum LogFormat {
 /// Why the settings file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
     #[error("cannot read the settings in {path}")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// A setting in it is invalid.
     #[error("invalid settings in {path}")]
     Invalid {
-        /// The file.
         path: PathBuf,
-        /// The position, and what would be valid.
         #[source]
         source: Box<toml::de::Error>,
     },

@@ -45,31 +45,23 @@ use crate::size::Size;
 /// Why `ursa serve` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The settings file is invalid.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The settings are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The log filter is invalid.
     #[error("{0:?} is not a log filter: use info, or info,node=debug")]
     Log(String, #[source] tracing_subscriber::filter::ParseError),
-    /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The cores cannot be started.
     #[error(transparent)]
     Cores(#[from] uring::StartError),
     /// The control thread, or the thread for network devices, cannot be started.
     #[error("cannot start the control thread")]
     Control(#[source] std::io::Error),
-    /// Another process serves from this data directory.
     #[error("another ursa is running on {0}: stop it, or start this one with another --data-dir")]
     Running(std::path::PathBuf),
-    /// The node cannot be started.
     #[error(transparent)]
     Node(StartError),
-    /// The API cannot listen at its address.
     #[error(
         "cannot listen for the API at {0}: is another ursa running there? Choose another address with --api-listen"
     )]
@@ -77,10 +69,8 @@ pub enum ServeError {
     /// The audit log, or the thread for passwords, cannot be started.
     #[error("cannot start the API (its audit log is in {0})")]
     Access(std::path::PathBuf, #[source] std::io::Error),
-    /// The API's certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// A core panicked.
     #[error(
         "the node was stopped by a bug in the program: please report the panic above. Data acknowledged as durable is on the disks"
     )]

@@ -57,41 +57,24 @@ pub struct Settings {
 /// Why settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The API has no address, so that nothing could be changed.
     #[error("api-listen is empty: set an address such as 127.0.0.1:{API_PORT}")]
     NoApi,
-    /// The API has no address that the command line on the node could reach.
     #[error(
         "api-listen has no address that the command line on this node can use: add a loopback address, such as 127.0.0.1:{port}"
     )]
-    NoApiHere {
-        /// The port of the first address.
-        port: u16,
-    },
-    /// There are no portals.
+    NoApiHere { port: u16 },
     #[error("iscsi-listen is empty: set an address such as 0.0.0.0:3260")]
     NoPortal,
-    /// A value of `link-via` is no pair of addresses.
     #[error("link-via: {0:?} is not a pair of addresses such as 10.0.0.2:3270=127.0.0.1:4000")]
     LinkVia(String),
-    /// Only one of two settings that belong together is set.
     #[error("{0} and {1} belong together: set both, or neither")]
     Half(&'static str, &'static str),
-    /// Files for etcd are set, but no etcd.
     #[error("{0} is set, but not `etcd`: set `etcd`, too")]
     NoEtcd(&'static str),
-    /// The etcd settings are invalid.
     #[error("invalid etcd settings")]
     Etcd(#[from] AccessError),
-    /// A number is too small.
     #[error("{setting} must be at least {least}")]
-    TooSmall {
-        /// The setting.
-        setting: &'static str,
-        /// The smallest valid value.
-        least: u32,
-    },
-    /// Neither `HOME` nor `XDG_DATA_HOME` is set.
+    TooSmall { setting: &'static str, least: u32 },
     #[error("no home directory found for the node's state: choose a directory with --data-dir")]
     NoDataDir,
 }

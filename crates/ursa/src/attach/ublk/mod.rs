@@ -60,25 +60,20 @@ const GIVE_UP_LIMIT: Duration = Duration::from_secs(10);
 /// Why the block device cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum UblkError {
-    /// The kernel module is missing.
     #[error(
         "/dev/ublk-control not found: this kernel has no ublk, or its module is not loaded; load it (`modprobe ublk_drv`; Linux 6.5 or newer with CONFIG_BLK_DEV_UBLK), or attach the LUN as a file, without --ublk"
     )]
     NoDriver,
-    /// The kernel is too old.
     #[error(
         "this kernel's ublk is too old; use Linux 6.5 or newer, or attach the LUN as a file, without --ublk"
     )]
     TooOld,
-    /// This user may not use ublk.
     #[error(
         "no permission for /dev/ublk-control; run this as root; a container needs CAP_SYS_ADMIN and the host's /dev"
     )]
     Denied(#[source] io::Error),
-    /// A device that is being served has the number.
     #[error("ublk device {0} already exists; choose another number with --ublk-id, or omit it")]
     Taken(u32),
-    /// A dead device of another program has the number.
     #[error(
         "ublk device {0} was left behind by another program; choose another number with --ublk-id, or omit it"
     )]
@@ -88,10 +83,8 @@ pub enum UblkError {
         "{0} does not appear; run this on the host, or in a container with the host's /dev (`--volume /dev:/dev`), or mount devtmpfs at /dev"
     )]
     NoNode(PathBuf),
-    /// The device cannot be served.
     #[error("cannot serve /dev/ublkc{0}")]
     Serve(u32, #[source] io::Error),
-    /// The core is gone.
     #[error("internal error: the core that serves the device failed")]
     Core,
     /// Any other error.

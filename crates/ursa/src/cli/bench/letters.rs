@@ -11,19 +11,10 @@ use crate::size::Size;
 /// Why a letter cannot be translated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LetterError {
-    /// Its value is missing.
     #[error("-{0} needs a value, as in -{0}{1}")]
     NoValue(char, &'static str),
-    /// Its value is invalid.
     #[error("-{letter}{value}: {reason}")]
-    Value {
-        /// The letter.
-        letter: char,
-        /// The given value.
-        value: String,
-        /// What is expected.
-        reason: &'static str,
-    },
+    Value { letter: char, value: String, reason: &'static str },
     /// DISKSPD has the letter, but this program does not.
     #[error("-{0} of DISKSPD is not supported: {1}")]
     Unavailable(char, &'static str),
