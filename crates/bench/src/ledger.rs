@@ -70,7 +70,6 @@ impl Ledger {
 }
 
 impl Claim {
-    /// The number of the write with this claim.
     pub(crate) fn write_number(self) -> u64 {
         // After four billion writes to a block the number starts again at 1.
         self.number % NUMBER + 1

@@ -65,9 +65,7 @@ impl Direction {
 pub(crate) struct Slot {
     /// Answered reads and writes.
     pub(crate) requests: [u64; 2],
-    /// Their bytes.
     pub(crate) bytes: [u64; 2],
-    /// The sum of their latencies.
     pub(crate) latency_sum: Duration,
     pub(crate) latency_max: Duration,
     pub(crate) latencies: Coarse,

@@ -201,7 +201,6 @@ struct Run {
     error: Cell<Option<LoadError>>,
 }
 
-/// One request.
 struct Request {
     slot: u64,
     read: bool,

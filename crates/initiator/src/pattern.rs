@@ -86,7 +86,6 @@ impl Pattern {
         Some((run, sector, write))
     }
 
-    /// The words of a sector.
     fn words(self, sector: u64, write: u64) -> impl Iterator<Item = u64> {
         let mut state = self.run ^ sector.rotate_left(24) ^ write.rotate_left(48);
         let rest = std::iter::from_fn(move || {

@@ -158,7 +158,6 @@ impl Mount<'_> {
     }
 }
 
-/// Where a device is mounted.
 fn places_of(mounts: &[Mount<'_>], numbers: &str, name: &str) -> Vec<String> {
     let of_it =
         mounts.iter().filter(|mount| mount.numbers == numbers || mount.source.as_deref() == Some(name));

@@ -8,7 +8,6 @@ use node::{BUCKETS, Histogram, Operation, UnitStats, bucket_bound};
 /// Operations of one kind between two moments.
 #[derive(Default)]
 pub struct Done {
-    /// Their latencies.
     pub latency: Histogram,
     /// Bytes of the blocks they addressed.
     pub bytes: u64,

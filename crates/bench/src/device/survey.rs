@@ -10,9 +10,7 @@ use super::{Device, Failure};
 const END_BYTES: u64 = 1 << 20;
 /// Samples between the ends.
 const SAMPLES: u64 = 256;
-/// Bytes of a sample.
 const SAMPLE_BYTES: u64 = 4096;
-/// Bytes of one read.
 const READ_BYTES: u64 = 256 << 10;
 
 /// The offset of the first nonzero byte that was found; `None` if everything that was read is zero.

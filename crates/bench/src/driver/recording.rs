@@ -15,7 +15,6 @@ use crate::{Target, Workload};
 /// quarter of one matters.
 const OTHERS_PERCENT_MAX: f64 = 25.0;
 
-/// The record of a run.
 pub(super) fn record(driver: &Driver, workload: &Workload, outcome: &Outcome, observer: Observer) -> Run {
     let window = outcome.window;
     let measured = outcome.ended - window.from;
@@ -118,7 +117,6 @@ pub(super) fn record_loss(loss: &engine::Loss, targets: &[Target], start: Instan
     }
 }
 
-/// An error with its causes.
 fn with_causes(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", with_causes(source)),

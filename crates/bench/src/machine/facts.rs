@@ -39,12 +39,10 @@ pub(crate) fn own_pid() -> u32 {
     std::process::id()
 }
 
-/// The name of a process.
 pub(crate) fn process_name(pid: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim().to_owned())
 }
 
-/// The kind of file at a path.
 pub(crate) fn file_kind(path: &Path) -> &'static str {
     match fs::metadata(path).map(|metadata| metadata.file_type()) {
         Ok(kind) if kind.is_block_device() => "block device",

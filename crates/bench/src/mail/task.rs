@@ -6,7 +6,6 @@
 //! databases in the busiest hours, three reads to two writes, and 20 log files of 1 MiB a day); a test checks
 //! this.
 
-/// One kind of task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
@@ -31,7 +30,6 @@ const fn kind(name: &'static str, share: u32, reads: u32, writes: u32, log_kib: 
     Kind { name, share, reads, writes, log_kib }
 }
 
-/// All kinds of tasks.
 pub(crate) const KINDS: [Kind; 7] = [
     kind("receive and read", 80, 9, 6, 192),
     kind("send mail", 13, 8, 7, 192),

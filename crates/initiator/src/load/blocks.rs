@@ -24,7 +24,6 @@ impl Claim {
         (self.written > 0).then_some(u64::from(self.written))
     }
 
-    /// The number of this write.
     pub(super) fn write(self) -> u64 {
         u64::from(self.written) + 1
     }

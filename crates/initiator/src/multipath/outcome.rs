@@ -21,7 +21,6 @@ pub(super) enum Verdict {
 /// What a command may have done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// Nothing.
     Nothing,
     /// Perhaps some or all of it, and nothing more from now on.
     Perhaps,

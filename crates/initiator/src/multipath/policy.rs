@@ -25,7 +25,6 @@ pub(super) struct Load {
     pub(super) eligible: bool,
     /// Commands under way.
     pub(super) outstanding: u32,
-    /// Their bytes.
     pub(super) outstanding_bytes: u64,
     /// Commands started so far.
     pub(super) commands: u64,

@@ -27,7 +27,6 @@ pub(super) struct Shared {
     /// Since when no path has been usable.
     pub(super) out_since: Cell<Option<Instant>>,
     pub(super) events: RefCell<Events>,
-    /// Notified when there is an event.
     pub(super) events_bell: Notify,
     /// The key with which every path must be registered.
     pub(super) key: Cell<Option<u64>>,

@@ -116,7 +116,6 @@ pub struct Demo {
 }
 
 impl Drill {
-    /// Runs the drill.
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let own = self.scenario.cluster();
         if own.is_some() && (self.nodes.is_some() || self.node.is_some() || self.witness) {
@@ -163,7 +162,6 @@ impl Drill {
 }
 
 impl Demo {
-    /// Runs the demo.
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let plan = Plan {
             scenario: Scenario::CrashNode,

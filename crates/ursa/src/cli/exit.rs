@@ -21,7 +21,6 @@ ursa status --check has its own exit codes: see its --help.";
 
 /// An error with which a command ends.
 pub trait Outcome: Error {
-    /// The exit code.
     fn code(&self) -> u8;
 }
 
@@ -129,7 +128,6 @@ pub fn wrong_arguments(error: &dyn Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// An error with its causes.
 fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

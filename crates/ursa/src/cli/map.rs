@@ -42,7 +42,6 @@ pub enum Command {
     List,
 }
 
-/// A map in the list of all maps.
 #[derive(Serialize)]
 struct Listed {
     target: String,

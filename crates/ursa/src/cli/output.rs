@@ -30,7 +30,6 @@ impl Output {
         Output(format)
     }
 
-    /// Whether the output is for people.
     pub fn is_for_people(&self) -> bool {
         self.0 == Format::Table
     }

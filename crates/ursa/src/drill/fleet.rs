@@ -63,7 +63,6 @@ pub struct Shape {
     pub witness: bool,
     /// Data sent across a cut is lost, with its connections; otherwise it arrives when the cut ends.
     pub lossy: bool,
-    /// The kind of the volume.
     pub kind: VolumeKind,
     /// The pools have space for half of the volume only; the load uses the volume's first part.
     pub small_pools: bool,
@@ -123,7 +122,6 @@ pub enum Said {
 pub struct Member {
     /// Its number in the cluster.
     pub number: u16,
-    /// Its process.
     process: Option<Child>,
     arguments: Vec<String>,
     data: PathBuf,
@@ -291,7 +289,6 @@ impl Fleet {
         self.wait_for_votes(patience)
     }
 
-    /// The node with this number.
     pub fn node(&mut self, number: u16) -> &mut Member {
         &mut self.nodes[usize::from(number) - 1]
     }
@@ -459,7 +456,6 @@ impl Member {
         fs::remove_file(&path).map_err(|error| DrillError::Directory(path, error))
     }
 
-    /// The file of its pool.
     pub fn pool_file(&self) -> PathBuf {
         self.data.join(POOL_FILE)
     }

@@ -31,7 +31,6 @@ const AGAIN_PART: u64 = 8;
 const SPACE_LIMIT: Duration = Duration::from_secs(10);
 const SPACE_AGAIN: Duration = Duration::from_millis(100);
 
-/// Limit for each step.
 const STEP_LIMIT: Duration = Duration::from_secs(120);
 
 /// The numbers of the writes to a piece.

@@ -26,11 +26,9 @@ const QUEUE_FOR: Duration = Duration::from_secs(120);
 pub struct Wanted {
     /// The portals of the volume.
     pub portals: Vec<SocketAddr>,
-    /// The target.
     pub target: String,
     /// Requests in progress per portal.
     pub depth: usize,
-    /// The percentage of reads.
     pub read_percent: u8,
     /// The part of the volume to use, from its start; `None`: all of it.
     pub span_bytes: Option<u64>,

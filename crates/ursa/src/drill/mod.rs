@@ -123,7 +123,6 @@ pub struct Plan {
     pub policies: Vec<(String, Policy)>,
     /// Requests in progress per path.
     pub depth: usize,
-    /// The percentage of reads.
     pub read_percent: u8,
     /// The node that the fault affects.
     pub node: u16,
@@ -150,7 +149,6 @@ pub struct Record {
 /// The result of a cycle.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cycle {
-    /// Its number, from 1.
     pub number: u32,
     /// The load's path policy.
     pub policy: String,
@@ -190,7 +188,6 @@ impl Cycle {
 pub enum News<'a> {
     /// The cluster is being started or stopped.
     Stage(&'a str),
-    /// An event.
     Event(&'a Event),
     /// A cycle is complete.
     Cycle(&'a Cycle),

@@ -86,7 +86,6 @@ pub enum Harmed {
     Either(u16, u16),
     /// No node continues, so none knows.
     All,
-    /// None.
     Nobody,
 }
 
@@ -273,7 +272,6 @@ impl Scenario {
     }
 }
 
-/// The next of the `copies` nodes that have a copy.
 fn next(node: u16, copies: u8) -> u16 {
     node % u16::from(copies) + 1
 }

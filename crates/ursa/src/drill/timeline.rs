@@ -13,12 +13,10 @@ use super::moved::{Before, Moved};
 use super::watch::{Seen, Sighting};
 use crate::cli::size;
 
-/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// Milliseconds after the fault; negative: before it.
     pub ms: i64,
-    /// Its kind.
     pub kind: Kind,
     /// The node that it concerns.
     pub node: Option<u16>,

@@ -37,9 +37,7 @@ impl Default for Limits {
 /// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Whether it passed.
     pub passed: bool,
-    /// What was found.
     pub found: String,
 }
 
@@ -49,7 +47,6 @@ pub struct Found<'a> {
     pub outage: Option<Duration>,
     /// The longest time that a request waited.
     pub stall: Duration,
-    /// The result of the load.
     pub report: &'a Result<Report, LoadError>,
     /// How long it took until all copies were in sync; `None`: too long.
     pub sync: Option<Duration>,

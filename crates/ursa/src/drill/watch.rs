@@ -27,7 +27,6 @@ pub fn now() -> Instant {
 pub struct Sighting {
     /// When the response arrived.
     pub at: Instant,
-    /// The node.
     pub node: u16,
     /// The content; `None`: the node does not respond.
     pub seen: Option<Seen>,

@@ -20,7 +20,6 @@ const READ_ROWS: u64 = 64;
 pub struct Shape {
     /// The length of a row in seconds.
     pub step: u32,
-    /// The number of rows.
     pub rows: u32,
 }
 

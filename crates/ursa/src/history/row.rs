@@ -108,7 +108,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// The value of this kind.
     pub fn value(&self, value: Value) -> Option<f64> {
         self.values[value as usize]
     }
@@ -185,7 +184,6 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Adds a row.
     pub fn add(&mut self, row: &Row) {
         self.rows += 1;
         for value in Value::ALL {

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use api::{ClusterNode, FloatingAddress, Volume};
 
-/// The port of iSCSI.
 const ISCSI_PORT: u16 = 3260;
 
 /// What is known of the nodes.

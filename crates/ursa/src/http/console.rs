@@ -14,7 +14,6 @@ use axum::routing::get;
 
 use super::refusal::Refusal;
 
-/// A file of the console.
 #[derive(Debug)]
 struct File {
     /// The path, without the leading slash.

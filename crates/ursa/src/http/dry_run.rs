@@ -12,7 +12,6 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::refusal::Refusal;
 
-/// Calls that have a dry run.
 const CALLS: [(&str, &str); 32] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),

@@ -26,7 +26,6 @@ use crate::history::History;
 pub struct State {
     /// The node's control, on core 0.
     pub node: Handle,
-    /// The node's name.
     pub name: String,
     /// Whether other nodes confirm the node's reads.
     pub read_confirm: api::ReadConfirm,

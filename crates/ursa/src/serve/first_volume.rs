@@ -15,11 +15,8 @@ use crate::size::Size;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FirstVolume {
-    /// Its name.
     pub name: String,
-    /// Its size.
     pub size: Size,
-    /// Whether it is a RAM volume.
     pub ram: bool,
 }
 

@@ -28,7 +28,6 @@ pub struct Settings {
     pub node: node::Config,
     /// The marker file, which says that the data directory has the node's state.
     pub state_marker: Option<PathBuf>,
-    /// The addresses where the API listens.
     pub api_listen: Vec<SocketAddr>,
     /// The API's certificate; `None`: the node's own, if one is needed.
     pub api_certificate: Option<CertificateFiles>,
@@ -50,7 +49,6 @@ pub struct Settings {
     pub watcher: bool,
     /// The log filter.
     pub log: String,
-    /// The log format.
     pub log_format: LogFormat,
 }
 
@@ -227,7 +225,6 @@ impl Settings {
         self.api_certificate.is_some() || self.api_listen.iter().any(|address| !address.ip().is_loopback())
     }
 
-    /// The API's URL at this address.
     pub fn api_url(address: SocketAddr) -> String {
         let scheme = if address.ip().is_loopback() { "http" } else { "https" };
         format!("{scheme}://{address}")

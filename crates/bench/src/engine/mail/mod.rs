@@ -46,12 +46,10 @@ pub(crate) struct MailOutcome {
     pub(crate) parts: [Part; 3],
 }
 
-/// The server.
 struct Server {
     plan: Plan,
     gauge: Arc<Gauge>,
     window: Window,
-    /// Each database with its log.
     databases: [(Database, Log); 2],
     /// When tasks are due; `drawing` decides which they are.
     arrivals: RefCell<Poisson>,

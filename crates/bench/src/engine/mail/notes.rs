@@ -11,7 +11,6 @@ use crate::device::Failure;
 use crate::mail::{KINDS, Part, WINDOWS};
 use crate::recorder::{Answered, Directions, Recorder, Window};
 
-/// Tasks of one kind.
 #[derive(Clone, Default)]
 pub(crate) struct TaskNotes {
     /// Tasks that ended in the window.
@@ -23,7 +22,6 @@ pub(crate) struct TaskNotes {
 /// The measurements of one part of the run.
 #[derive(Clone, Default)]
 pub(crate) struct MailWindow {
-    /// By kind.
     pub(crate) tasks: [TaskNotes; KINDS.len()],
     /// Requests to the parts of the targets, by role.
     pub(crate) requests: [Directions; 3],

@@ -8,11 +8,8 @@ use crate::quantity::{compact, micros};
 pub(crate) enum Unit {
     /// A plain number.
     Number,
-    /// Microseconds.
     Micros,
-    /// Seconds.
     Seconds,
-    /// Percent.
     Percent,
 }
 

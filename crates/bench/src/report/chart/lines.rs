@@ -20,7 +20,6 @@ pub(crate) struct Lines<'a> {
     pub(crate) marks: Vec<Mark>,
 }
 
-/// A line.
 pub(crate) struct Line {
     pub(crate) name: String,
     /// The index of its color.

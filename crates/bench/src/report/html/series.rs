@@ -143,7 +143,6 @@ pub(super) fn sweep(sweep: &Sweep, runs: &[Run]) -> String {
     html + &details(runs)
 }
 
-/// A line for each number of threads.
 fn by_threads(runs: &[Run], point: impl Fn(&Run) -> Option<(f64, f64)>) -> Vec<Line> {
     let mut threads: Vec<u32> = runs.iter().map(|run| run.workload.threads).collect();
     threads.sort_unstable();

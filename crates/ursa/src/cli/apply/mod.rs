@@ -59,7 +59,6 @@ struct Present {
     hosts: Vec<Host>,
     targets: Vec<Target>,
     volumes: Vec<Volume>,
-    /// The nodes of the cluster.
     nodes: Vec<ClusterNode>,
     /// The cluster's floating addresses.
     addresses: Vec<FloatingAddress>,

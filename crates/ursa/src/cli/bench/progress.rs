@@ -38,7 +38,6 @@ impl ProgressLine {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Shows the progress.
     pub fn show(&mut self, progress: &Progress) -> ControlFlow<()> {
         if self.interrupted() {
             return ControlFlow::Break(());
@@ -51,7 +50,6 @@ impl ProgressLine {
         ControlFlow::Continue(())
     }
 
-    /// Clears the line.
     pub fn clear(&self) {
         if self.terminal {
             let _ = write!(io::stderr(), "\r\x1b[K");

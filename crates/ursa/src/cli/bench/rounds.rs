@@ -9,7 +9,6 @@ use crate::cli::exit::CliError;
 
 /// One of several sides that are measured in turns.
 pub struct Side {
-    /// Its name.
     pub name: String,
     /// The driver that reaches it.
     pub driver: Driver,

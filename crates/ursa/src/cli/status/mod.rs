@@ -74,7 +74,6 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Sync<'a> {
     volume: &'a str,
-    /// The number of its node.
     node: u16,
     #[serde(flatten)]
     sync: &'a CopySync,
@@ -130,7 +129,6 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// The health if this is the worst severity.
 fn health(worst: Severity) -> &'static str {
     match worst {
         Severity::Info => "healthy",

@@ -134,7 +134,6 @@ pub(super) struct PathRow {
     pub(super) bytes_sent: f64,
 }
 
-/// A core.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct CoreRow {
     /// The number of its node, if several nodes are shown.
@@ -276,7 +275,6 @@ impl Rates {
     }
 }
 
-/// The cause in words.
 fn words_of(cause: &str) -> String {
     Cause::of_code(cause).to_string()
 }

@@ -33,7 +33,6 @@ pub(super) struct Screen<'a> {
     pub(super) keys: bool,
 }
 
-/// The number of table rows on a screen of this height.
 pub(super) fn table_rows(height: u16) -> usize {
     usize::from(height.saturating_sub(HEAD_ROWS + TITLE_ROWS + KEY_ROWS))
 }
@@ -51,7 +50,6 @@ pub(super) fn text(frame: &Frame, views: &Views) -> String {
     lines(&buffer)
 }
 
-/// The text of a buffer.
 pub(super) fn lines(buffer: &Buffer) -> String {
     let area = buffer.area;
     let line = |y: u16| {

@@ -21,7 +21,6 @@ pub(super) fn series(text: &str) -> impl Iterator<Item = Series<'_>> {
 }
 
 impl Series<'_> {
-    /// The value of a label.
     pub(super) fn label(&self, wanted: &str) -> Option<String> {
         let mut rest = self.labels;
         loop {

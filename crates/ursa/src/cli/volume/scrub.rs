@@ -46,7 +46,6 @@ pub(super) fn last(scrub: &VolumeScrub) -> String {
     format!("{last}; {next}")
 }
 
-/// A number of bad blocks.
 pub(in crate::cli) fn bad_blocks(count: u64) -> String {
     format!("{count} bad {}", if count == 1 { "block" } else { "blocks" })
 }

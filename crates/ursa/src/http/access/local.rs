@@ -28,7 +28,6 @@ impl Local {
         Local { kept: Digested::of(&token), token }
     }
 
-    /// Whether `token` is this one.
     pub(super) fn is(&self, token: &str) -> bool {
         self.kept.is_of(token)
     }

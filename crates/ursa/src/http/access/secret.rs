@@ -51,7 +51,6 @@ impl Digested {
         hexadecimal(&self.0)
     }
 
-    /// The digest from its text.
     pub(in crate::http) fn parse(text: &str) -> Option<Digested> {
         let mut digest = [0; 32];
         let digits = text.as_bytes().chunks(2);

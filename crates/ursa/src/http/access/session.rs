@@ -64,7 +64,6 @@ impl Sessions {
         Some((session.user.clone(), session.stamp))
     }
 
-    /// Ends a session.
     pub(in crate::http) fn end(&mut self, secret: &str) {
         self.0.remove(&Digested::of(secret));
     }

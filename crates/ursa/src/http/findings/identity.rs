@@ -34,7 +34,6 @@ pub fn severity_of(kind: &FaultKind) -> Severity {
     }
 }
 
-/// The identity of a finding.
 pub(super) fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
     use FindingCode as Code;
     match what {
@@ -66,7 +65,6 @@ pub(super) fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
     }
 }
 
-/// The identity of a report.
 pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
     use FindingCode as Code;
     let of = |kind: SubjectKind, name: &str| named(kind, name, Some(report.node));

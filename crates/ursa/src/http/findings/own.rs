@@ -30,19 +30,16 @@ pub(super) enum OwnFault {
     AuditUnavailable {
         /// The directory of the log.
         directory: PathBuf,
-        /// The error.
         error: String,
     },
     /// The API does not answer other machines.
     CertificateUnavailable {
-        /// The error.
         error: String,
     },
     /// A change does not finish.
     ChangeStuck {
         /// What the change does.
         what: String,
-        /// What it waits for.
         waits_for: String,
     },
     /// A pool will be full within 30 days if it grows as in the last days.

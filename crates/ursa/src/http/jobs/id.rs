@@ -9,7 +9,6 @@ pub(in crate::http) fn of_copy(volume: &str, node: u16) -> String {
     format!("copy.{volume}.{node}")
 }
 
-/// The ID of a verification of a volume by a node.
 pub(in crate::http) fn of_verification(volume: VolumeId, node: u16) -> String {
     format!("verify.{volume}.{node}")
 }

@@ -8,7 +8,6 @@ use api::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
 use super::id;
 use crate::http::volumes::copies::restraint;
 
-/// The jobs on copies of a volume.
 pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
     let entry = &volume.entry;
     let job = |copy: &CopyEntry| {
@@ -50,7 +49,6 @@ pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
     entry.copies.iter().filter_map(job).collect()
 }
 
-/// A verification by the node with this number.
 pub(super) fn of_verification(id: VolumeId, found: Verification, node: u16) -> Job {
     let rate = (found.done * 1000).checked_div(found.took.as_millis() as u64).unwrap_or_default();
     let state = if found.done == 0 { JobState::Waiting } else { JobState::Running };
@@ -67,7 +65,6 @@ pub(super) fn of_verification(id: VolumeId, found: Verification, node: u16) -> J
     }
 }
 
-/// A scrub by the node with this number.
 pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: u16) -> Job {
     let rate = (scrub.read * 1000).checked_div(scrub.took.as_millis() as u64).unwrap_or_default();
     let state = if scrub.waits_for.is_some() { JobState::Waiting } else { JobState::Running };

@@ -116,7 +116,6 @@ pub(super) async fn new_user(
     Ok(User { name, role: kept_role(role), password, stamp: draw_number(), created: unix_now() })
 }
 
-/// Hashes a new password.
 pub(super) async fn hashed(state: &State, field: &'static str, password: String) -> Result<String, Refusal> {
     if !(PASSWORD_CHARACTERS_MIN..=PASSWORD_CHARACTERS_MAX).contains(&password.chars().count()) {
         let detail =

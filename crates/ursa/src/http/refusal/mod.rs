@@ -99,7 +99,6 @@ impl Refusal {
         StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// A field has an invalid value.
     pub fn invalid(field: &'static str, detail: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "field_invalid", detail).field(field)
     }
@@ -139,7 +138,6 @@ impl From<NotRunning> for Refusal {
     }
 }
 
-/// An error with its causes.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -47,7 +47,6 @@ pub(in crate::http) fn restraint(restraint: Restraint) -> SyncRestraint {
     }
 }
 
-/// The state of a copy.
 fn state(standing: StandingEntry) -> CopyState {
     match standing {
         StandingEntry::InSync => CopyState::InSync,

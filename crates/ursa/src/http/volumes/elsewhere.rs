@@ -35,7 +35,6 @@ pub(in crate::http) async fn of_ids(control: &Control, ids: &str) -> Vec<Volume>
 
 /// The volumes of the record that have no open copy on this node.
 pub(super) struct There {
-    /// The volumes, and their maps.
     volumes: Vec<(CopiesStatus, Maps)>,
     /// The number of this node.
     me: u16,
