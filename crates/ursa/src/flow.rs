@@ -41,7 +41,6 @@ impl Done {
         self.bytes += more.bytes;
     }
 
-    /// The number of operations.
     pub fn count(&self) -> u64 {
         self.latency.count()
     }

@@ -101,7 +101,6 @@ impl DiskError {
 }
 
 impl Disk {
-    /// Reads the unit's limits.
     pub(super) async fn new(unit: Multipath) -> Disk {
         // A unit without one of the pages reports no limits there.
         let page = async |page| {
@@ -124,7 +123,6 @@ impl Disk {
         self.block_size().bytes()
     }
 
-    /// The unit's sizes as a block device needs them.
     pub(super) fn geometry(&self) -> Geometry {
         self.limits.geometry(self.size(), self.block_size())
     }

@@ -23,7 +23,6 @@ use rustix::fs::{FallocateFlags, OFlags};
 use super::disk::{COMMAND_BYTES_MAX, Disk, DiskError};
 use super::runtime;
 
-/// The file's name.
 pub(super) const NAME: &str = "disk";
 
 const FILE: INodeNo = INodeNo(2);
@@ -40,7 +39,6 @@ const BACKGROUND_MAX: u16 = 128;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// The file system.
 pub(super) struct File {
     core: Handle,
     owner: (u32, u32),

@@ -117,7 +117,6 @@ impl Outcome for AttachError {
 }
 
 impl Attach {
-    /// Attaches the unit and runs until it is detached.
     pub fn run(self) -> Result<(), AttachError> {
         start_log();
         if self.ublk { self.show_device() } else { self.show_file() }

@@ -75,7 +75,6 @@ impl Place {
         &self.path
     }
 
-    /// Mounts the file system.
     pub(super) fn mount(&self, file: File, name: &str, read_only: bool) -> Result<Session<File>, MountError> {
         if !Path::new(DEVICE).exists() {
             return Err(MountError::NoDevice);

@@ -80,7 +80,6 @@ impl Core {
         self.geometry
     }
 
-    /// The handle that reaches the core.
     pub(super) fn handle(&self) -> Handle {
         self.running.handle()
     }

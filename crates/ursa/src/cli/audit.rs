@@ -29,7 +29,6 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Shows the entries.
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let of_others = self.node.is_some();
         let Audit { limit, before, until, skip, node } = self;

@@ -77,7 +77,6 @@ impl From<Least> for Severity {
 }
 
 impl Events {
-    /// Shows the events.
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let of_all = self.node.as_deref() == Some("all");
         let Events { limit, after, until, skip, node, subject, severity, follow } = self;

@@ -29,7 +29,6 @@ pub struct History {
 }
 
 impl History {
-    /// Shows the history.
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let to = unix_now();
         let query = HistoryQuery {

@@ -17,7 +17,6 @@ pub struct Manual {
 }
 
 impl Manual {
-    /// Writes a page for each command.
     pub fn run(&self, output: &Output) -> Result<(), CliError> {
         let directory = &self.directory;
         write(directory).map_err(|error| CliError::Manual(directory.clone(), error))?;

@@ -25,7 +25,6 @@ pub enum Format {
 pub struct Output(Format);
 
 impl Output {
-    /// Prints in this format.
     pub fn new(format: Format) -> Output {
         Output(format)
     }
@@ -88,7 +87,6 @@ impl Output {
         }
     }
 
-    /// Prints the text unchanged.
     pub fn text(&self, text: &str) -> Result<(), CliError> {
         match io::stdout().lock().write_all(text.as_bytes()) {
             // The reader has closed the pipe (`ursa volume list | head`).

@@ -10,12 +10,10 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table with these columns.
     pub fn new(head: &[&str]) -> Table {
         Table { rows: vec![head.iter().map(|&name| name.to_owned()).collect()] }
     }
 
-    /// Adds a row.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.into());
     }

@@ -120,7 +120,6 @@ pub enum Said {
 
 /// A node.
 pub struct Member {
-    /// Its number in the cluster.
     pub number: u16,
     process: Option<Child>,
     arguments: Vec<String>,
@@ -133,7 +132,6 @@ pub struct Member {
     beats: Option<SocketAddr>,
     /// Where it listens for iSCSI.
     pub portal: SocketAddr,
-    /// A client of its API.
     pub client: Client,
 }
 
@@ -257,7 +255,6 @@ impl Fleet {
         self.with_copies().iter().all(|node| node.client.volume(VOLUME).is_ok_and(whole))
     }
 
-    /// The nodes that have a copy.
     pub fn with_copies(&self) -> &[Member] {
         &self.nodes[..usize::from(self.shape.copies)]
     }

@@ -240,7 +240,6 @@ impl Unit {
         self.unit.write(self.lba(piece), data.into()).await
     }
 
-    /// Checks that pieces hold this write.
     async fn check(&self, pieces: Range<u64>, write: u64) -> Result<(), LoadError> {
         for piece in pieces {
             let data = self.read(piece).await?;
@@ -249,7 +248,6 @@ impl Unit {
         Ok(())
     }
 
-    /// Checks that pieces read as zeros.
     async fn check_zeros(&self, pieces: Range<u64>) -> Result<(), LoadError> {
         for piece in pieces {
             let data = self.read(piece).await?;

@@ -62,12 +62,10 @@ impl Gate {
         Ok(Gate { address, kept, ways })
     }
 
-    /// The address at which the gate listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The number of connections through it.
     pub fn connections(&self) -> usize {
         self.ways.load(Ordering::Relaxed).div_ceil(2)
     }

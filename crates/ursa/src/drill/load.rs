@@ -21,10 +21,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// How long requests wait if no node serves; long enough for the loss of all nodes.
 const QUEUE_FOR: Duration = Duration::from_secs(120);
 
-/// The load to run.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The portals of the volume.
     pub portals: Vec<SocketAddr>,
     pub target: String,
     /// Requests in progress per portal.
@@ -40,7 +38,6 @@ pub struct Wanted {
     pub seed: u64,
 }
 
-/// A running load.
 pub struct Load {
     running: Running,
     pulse: Arc<Pulse>,
@@ -84,7 +81,6 @@ impl Load {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Its progress.
     pub fn pulse(&self) -> &Pulse {
         &self.pulse
     }

@@ -111,9 +111,7 @@ impl Outcome for DrillError {
 /// What a drill is to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The fault.
     pub scenario: Scenario,
-    /// The cluster.
     pub shape: Shape,
     /// How long the fault lasts.
     pub harm: Duration,
@@ -126,20 +124,15 @@ pub struct Plan {
     pub read_percent: u8,
     /// The node that the fault affects.
     pub node: u16,
-    /// The limits that the result must meet.
     pub limits: Limits,
-    /// The seed of the load.
     pub seed: u64,
 }
 
 /// The result of a drill.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
-    /// The fault.
     pub scenario: Scenario,
-    /// The cycles in order.
     pub cycles: Vec<Cycle>,
-    /// Whether all checks of all cycles passed.
     pub passed: bool,
     /// The directory with the nodes' logs, if the drill failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,7 +143,6 @@ pub struct Record {
 #[derive(Clone, Debug, Serialize)]
 pub struct Cycle {
     pub number: u32,
-    /// The load's path policy.
     pub policy: String,
     /// The longest time without any response, in milliseconds.
     pub silence_ms: u64,
@@ -163,22 +155,16 @@ pub struct Cycle {
     pub sync_ms: Option<i64>,
     /// Requests that completed.
     pub requests: u64,
-    /// What the resync had to copy, and what it copied.
     pub moved: Moved,
-    /// What became of damage to data on a disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rot: Option<Rotted>,
-    /// What became of full pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full: Option<Filled>,
-    /// What happened.
     pub events: Vec<Event>,
-    /// The checks and their results.
     pub checks: Vec<Check>,
 }
 
 impl Cycle {
-    /// Whether all checks passed.
     pub fn passed(&self) -> bool {
         self.checks.iter().all(|check| check.passed)
     }
@@ -189,7 +175,6 @@ pub enum News<'a> {
     /// The cluster is being started or stopped.
     Stage(&'a str),
     Event(&'a Event),
-    /// A cycle is complete.
     Cycle(&'a Cycle),
 }
 

@@ -27,7 +27,6 @@ pub struct Moved {
     /// Bytes of the regions that resyncs brought up to date, including those that were equal or zeros, of
     /// which no data is sent.
     pub synced_bytes: u64,
-    /// Bytes of data that resyncs sent.
     pub sent_bytes: u64,
 }
 

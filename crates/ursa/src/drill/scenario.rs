@@ -54,7 +54,6 @@ pub enum Scenario {
 
 /// What a fault does other than to nodes and links.
 pub enum Damage {
-    /// Nothing.
     None,
     /// Data on a disk changes.
     Rot(Rot),

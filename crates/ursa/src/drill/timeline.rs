@@ -18,13 +18,10 @@ pub struct Event {
     /// Milliseconds after the fault; negative: before it.
     pub ms: i64,
     pub kind: Kind,
-    /// The node that it concerns.
     pub node: Option<u16>,
-    /// Its description.
     pub text: String,
 }
 
-/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -113,7 +110,6 @@ impl Timeline {
         ready
     }
 
-    /// Adds an event.
     pub fn add(&mut self, at: Instant, kind: Kind, node: Option<u16>, text: impl Into<String>) {
         let event = Event { ms: self.millis(at), kind, node, text: text.into() };
         self.untold.push(event.clone());

@@ -34,7 +34,6 @@ impl Default for Limits {
     }
 }
 
-/// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     pub passed: bool,
@@ -50,7 +49,6 @@ pub struct Found<'a> {
     pub report: &'a Result<Report, LoadError>,
     /// How long it took until all copies were in sync; `None`: too long.
     pub sync: Option<Duration>,
-    /// What resyncs copied.
     pub moved: &'a Moved,
     /// The bytes to copy at least, if a copy was rebuilt.
     pub all_of: Option<u64>,
@@ -60,11 +58,9 @@ pub struct Found<'a> {
     pub rot: Option<&'a Rotted>,
     /// If the pools were full: what became of that.
     pub full: Option<&'a Filled>,
-    /// Whether the copies are equal.
     pub verification: &'a Result<Verification, ClientError>,
 }
 
-/// Judges a cycle.
 pub fn judge(limits: &Limits, found: &Found<'_>) -> Vec<Check> {
     let mut checks = vec![answers(found.report), data(found.report), stall(limits, found), sync(found.sync)];
     checks.extend(sent(found.moved));

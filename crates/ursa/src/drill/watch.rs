@@ -35,7 +35,6 @@ pub struct Sighting {
 /// A node's view of the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The volume's epoch.
     pub epoch: u64,
     /// Why the epoch changed last.
     pub reason: String,
@@ -52,7 +51,6 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts to poll these nodes.
     pub fn start(nodes: &[Member]) -> Watch {
         let over = Arc::new(AtomicBool::new(false));
         let (tell, sightings) = channel();

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 
 use super::row::{ROW_BYTES, Row};
 
-/// The number of rows per read.
 const READ_ROWS: u64 = 64;
 
 /// How much is kept, and how finely.
@@ -49,7 +48,6 @@ impl Ring {
         Ring { path, shape, file: None }
     }
 
-    /// Writes a row to its place.
     pub fn write(&mut self, row: &Row) -> io::Result<()> {
         let place = row.at / u64::from(self.shape.step) % u64::from(self.shape.rows);
         let written = self.open(true)?.write_all_at(&row.encode(), place * ROW_BYTES as u64);

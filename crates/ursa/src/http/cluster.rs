@@ -146,7 +146,6 @@ const KEY_GOES: &str = "the cluster CA key is on the node that created the clust
                         authority-key.pem and authority.pem from cluster/CLUSTER-NODE, or a copy of them, \
                         into cluster/CLUSTER-NODE of a node that stays, and restart that node";
 
-/// The steps of removing a node.
 fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     let name = &removal.name;
     let mut steps = vec![format!(
@@ -235,7 +234,6 @@ pub(super) async fn maintain(
     Ok(if done { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED }.into_response())
 }
 
-/// Answers a dry run of beginning or ending maintenance.
 async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Refusal> {
     let check = move |control: Rc<Control>| async move {
         let is_on = control.keeper().is_ok_and(|keeper| keeper.is_in_maintenance(NodeId(id)));
@@ -410,7 +408,6 @@ pub(super) async fn leave(
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-/// The steps of leaving the cluster.
 fn would_leave(leaving: &Leaving) -> Vec<String> {
     let local = leaving
         .local
@@ -428,7 +425,6 @@ fn would_leave(leaving: &Leaving) -> Vec<String> {
     [first.to_owned()].into_iter().chain(kept).chain([people.to_owned()]).chain(others).collect()
 }
 
-/// The steps of making this node a cluster of its own.
 fn would_force_new(given_up: &[u16], has_authority: bool) -> Vec<String> {
     let mut steps =
         vec!["from its next start, this node is a cluster of its own, with everything on it".to_owned()];

@@ -1,6 +1,9 @@
 //! `?dry_run=true`: a call reports what it would change, or why it is refused, and changes nothing.
 //!
 //! A call that has no dry run refuses the parameter: a caller that only asks must not cause the change.
+//!
+//! The functions `would_…` and those of the modules `would` find out what a call would do: they return steps
+//! for people, or the whole answer.
 
 use api::DryRun;
 use axum::Json;

@@ -169,7 +169,6 @@ fn invalid(detail: String) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail)
 }
 
-/// The series of this node.
 async fn of_node(
     control: &Control,
     history: &History,

@@ -29,17 +29,13 @@ pub struct State {
     pub name: String,
     /// Whether other nodes confirm the node's reads.
     pub read_confirm: api::ReadConfirm,
-    /// The addresses on which the node listens for iSCSI.
     pub portals: Vec<SocketAddr>,
-    /// When the node began to serve.
     pub started: SystemTime,
     /// Counters of the node's cores: `Running::stats`.
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
-    /// Who may use the API.
     pub access: Arc<Access>,
     /// What the node's cores need of the HTTP interface to report faults.
     pub opened: Arc<Opened>,
-    /// Events of the node.
     pub events: Arc<EventRing>,
     /// What other nodes have reported about their volumes.
     pub elsewhere: Elsewhere,

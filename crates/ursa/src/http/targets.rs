@@ -119,7 +119,6 @@ pub(super) async fn change(
     Ok(axum::Json(answer.await?))
 }
 
-/// The steps of changing a target.
 fn would_change(before: &Known, after: &Known) -> Vec<String> {
     let mut steps = Vec::new();
     if before.alias != after.alias {
@@ -168,7 +167,6 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Answers a dry run of deleting a target.
 async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
     let steps = move |control: Rc<Control>| async move {
         let target = one(&control, &name).await?;
@@ -253,7 +251,6 @@ pub(super) async fn delete_map(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Answers a dry run of unmapping a LUN.
 async fn would_unmap(
     state: &State,
     target: String,

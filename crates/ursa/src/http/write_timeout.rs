@@ -21,7 +21,6 @@ pub(super) struct WriteTimeout<S> {
 }
 
 impl<S> WriteTimeout<S> {
-    /// Wraps a connection.
     pub(super) fn new(stream: S, deadline: Duration) -> WriteTimeout<S> {
         WriteTimeout { stream, deadline, until: None }
     }

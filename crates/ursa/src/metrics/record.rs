@@ -5,7 +5,6 @@ use api::Severity;
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
 
-/// Whether the audit log can be written.
 pub(super) fn audit(text: &mut Text, is_written: bool) {
     let help = "Whether the audit log can be written: if not, changes through the API are refused, except on the node itself.";
     text.family("ursa_audit_up", Kind::Gauge, help).sample(&[], u8::from(is_written));

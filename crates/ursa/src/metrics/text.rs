@@ -14,7 +14,6 @@ pub(super) enum Kind {
     Histogram,
 }
 
-/// Names and values of labels.
 pub(super) type Labels<'a> = [(&'a str, &'a str)];
 
 /// A text that is being written.
@@ -45,7 +44,6 @@ impl Text {
 }
 
 impl Family<'_> {
-    /// Writes a sample.
     pub(super) fn sample(&mut self, labels: &Labels<'_>, value: impl Display) {
         self.line("", labels, None, value);
     }

@@ -6,12 +6,10 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Reports that the service is ready.
 pub fn ready() {
     tell("READY=1");
 }
 
-/// Reports that the service is about to end.
 pub fn stopping() {
     tell("STOPPING=1");
 }

@@ -33,7 +33,6 @@ pub struct Settings {
     pub api_certificate: Option<CertificateFiles>,
     /// Whether programs on this machine may read `/metrics` without a token.
     pub metrics_without_token: bool,
-    /// Volumes to create at the start.
     pub volumes: Vec<FirstVolume>,
     /// How many cores, or on which processors.
     pub cores: Cores,
@@ -47,7 +46,6 @@ pub struct Settings {
     pub machine: Machine,
     /// Whether a watcher process reports this one's death to the other nodes of a cluster.
     pub watcher: bool,
-    /// The log filter.
     pub log: String,
     pub log_format: LogFormat,
 }

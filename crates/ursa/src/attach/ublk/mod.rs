@@ -150,7 +150,6 @@ impl Ublk {
     }
 }
 
-/// Draws the mark of a new device.
 fn draw_mark() -> u64 {
     let mut half = [0; size_of::<u32>()];
     getrandom::fill(&mut half).expect("Linux gives random bytes after its start");

@@ -9,7 +9,6 @@ use super::Present;
 use super::declared::AddressDeclared;
 use super::step::{Step, numbers};
 
-/// The result of the comparison.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
     pub(super) added: Vec<Step>,

@@ -97,7 +97,6 @@ struct Failed {
 }
 
 impl Apply {
-    /// Makes the changes.
     pub fn run(&self, client: &Client, output: &Output) -> Result<(), CliError> {
         let declared = Declared::read(&self.file)?;
         if self.prune && declared.is_empty() {
@@ -162,7 +161,6 @@ fn carry_out(plan: &Plan, client: &Client, output: &Output) -> Result<(), CliErr
 }
 
 impl Diff {
-    /// Shows what `ursa apply` would change.
     pub fn run(&self, client: &Client, output: &Output) -> Result<(), CliError> {
         let declared = Declared::read(&self.file)?;
         let plan = Plan::new(&declared, &Present::of(client)?, self.prune)?;

@@ -33,7 +33,6 @@ pub struct Compare {
 }
 
 impl Compare {
-    /// Compares and reports.
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let (a, b) = (read(&self.a)?, read(&self.b)?);
         let labels = [label(&self.a, &a), label(&self.b, &b)];

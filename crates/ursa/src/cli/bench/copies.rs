@@ -53,7 +53,6 @@ pub struct Copies {
     results: ResultArgs,
 }
 
-/// A target with a name.
 #[derive(Clone, Debug)]
 struct Labelled {
     name: String,

@@ -86,7 +86,6 @@ impl FromStr for Seed {
 }
 
 impl Seed {
-    /// The seed to use.
     pub fn number(self) -> u64 {
         match self {
             Seed::Number(number) => number,

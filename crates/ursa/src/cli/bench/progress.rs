@@ -33,7 +33,6 @@ impl ProgressLine {
         self.title = title;
     }
 
-    /// Whether Ctrl-C was pressed.
     pub fn interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }

@@ -25,7 +25,6 @@ impl Report {
     }
 }
 
-/// Reads a record from a file.
 pub fn read(path: &Path) -> Result<Document, CliError> {
     let json = std::fs::read_to_string(path).map_err(|error| bench::Error::Read(path.to_owned(), error))?;
     Ok(Document::parse(&json, path)?)

@@ -19,7 +19,6 @@ pub struct Side {
 }
 
 impl Side {
-    /// A side without results.
     pub fn new(name: &str, driver: Driver, workloads: Vec<Workload>) -> Side {
         Side { name: name.to_owned(), driver, workloads, runs: Vec::new() }
     }

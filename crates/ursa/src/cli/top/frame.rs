@@ -102,7 +102,6 @@ pub(super) struct VolumeRow {
     pub(super) copies_in_sync: usize,
 }
 
-/// A copy of a volume.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct CopyRow {
     pub(super) volume: String,

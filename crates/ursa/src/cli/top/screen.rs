@@ -112,7 +112,6 @@ impl Screen<'_> {
     }
 }
 
-/// The width of each column.
 fn widths(grid: &Grid) -> Vec<u16> {
     let width = |column: usize| {
         let cells = grid.rows.iter().map(|(cells, _)| cells[column].chars().count());

@@ -15,7 +15,6 @@ use crate::http::guard::Peer;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
-/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::http) struct Caller {
     /// The user's or the token's name.

@@ -22,7 +22,6 @@ pub(super) struct Local {
 pub struct Left(Vec<(PathBuf, File)>);
 
 impl Local {
-    /// Draws a new token.
     pub(super) fn draw() -> Local {
         let token = format!("ursa-local-{}", draw());
         Local { kept: Digested::of(&token), token }

@@ -114,7 +114,6 @@ impl Access {
         offered.as_ref().is_some_and(|(kept, drawn)| drawn.elapsed() < SET_UP_VALID && kept.is_of(secret))
     }
 
-    /// Makes the setup link invalid.
     pub(super) fn end_set_up(&self) {
         *lock(&self.set_up) = None;
     }

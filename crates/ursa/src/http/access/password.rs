@@ -50,7 +50,6 @@ impl Passwords {
         Ok(Passwords { work, nobodys: hash(&super::secret::draw()).into() })
     }
 
-    /// Hashes a password for storage.
     pub(in crate::http) async fn hash(&self, password: String) -> Result<String, TooMany> {
         let (answer, hashed) = oneshot::channel();
         self.give(Work::Hash { password, answer })?;

@@ -74,7 +74,6 @@ impl Audit {
         )
     }
 
-    /// Writes an entry.
     pub(super) async fn write(&self, deed: Deed) {
         let entry = AuditEntry {
             id: 0,

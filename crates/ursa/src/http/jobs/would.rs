@@ -13,7 +13,6 @@ use crate::http::dry_run;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
-/// Answers a dry run of a job's cancellation.
 pub(super) async fn cancel(state: &State, job: &Job) -> Result<Response, Refusal> {
     let (volume, node) = (volume_of(&job.id).to_owned(), job.node);
     match job.kind {

@@ -91,7 +91,6 @@ pub(in crate::http) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// The steps of deleting a token.
 fn would_delete(token: &control::ApiToken) -> Vec<String> {
     let control::ApiToken { id, name, role, created_by, .. } = token;
     let role = shown_role(*role);

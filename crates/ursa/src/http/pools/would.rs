@@ -17,7 +17,6 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::size::Size;
 
-/// The steps of creating a pool.
 pub(super) async fn create(state: &State, node: Option<u16>, spec: PoolSpec) -> Result<Response, Refusal> {
     let name = spec.name.clone();
     let reserved: Vec<bool> = spec.disks.iter().map(|disk| disk.reserve).collect();
@@ -27,7 +26,6 @@ pub(super) async fn create(state: &State, node: Option<u16>, spec: PoolSpec) -> 
     Ok(dry_run::would(taken.chain([made]).collect(), Vec::new()))
 }
 
-/// The steps of importing a pool.
 pub(super) async fn import(
     state: &State,
     node: Option<u16>,
@@ -37,7 +35,6 @@ pub(super) async fn import(
     Ok(dry_run::would(importing(&found), Vec::new()))
 }
 
-/// The steps of exporting a pool.
 pub(super) async fn export(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
     let pool = name.clone();
     let volumes = state.call_on(node, move |control| async move { control.check_export(&pool) }).await?;
@@ -49,7 +46,6 @@ pub(super) async fn export(state: &State, node: Option<u16>, name: String) -> Re
     Ok(dry_run::would(steps, Vec::new()))
 }
 
-/// The steps of adding a disk to a pool.
 pub(super) async fn add_disk(
     state: &State,
     node: Option<u16>,
@@ -67,7 +63,6 @@ pub(super) async fn add_disk(
     Ok(dry_run::would(steps, Vec::new()))
 }
 
-/// The steps of removing a disk from a pool.
 pub(super) async fn remove_disk(
     state: &State,
     node: Option<u16>,
@@ -80,7 +75,6 @@ pub(super) async fn remove_disk(
     Ok(dry_run::would(removing(&disk, &name), Vec::new()))
 }
 
-/// The steps of keeping a disk that is leaving its pool.
 pub(super) async fn keep_disk(
     state: &State,
     node: Option<u16>,
@@ -94,20 +88,17 @@ pub(super) async fn keep_disk(
     Ok(dry_run::would(vec![step], Vec::new()))
 }
 
-/// The steps of growing a pool.
 pub(super) async fn grow(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
     let grown = state.call_on(node, move |control| async move { control.check_growth(&name) }).await?;
     Ok(dry_run::would(grown.iter().map(growing).collect(), Vec::new()))
 }
 
-/// The steps of reopening a pool.
 pub(super) async fn reopen(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
     let pool = name.clone();
     let volumes = state.call_on(node, move |control| async move { control.check_reopening(&pool) }).await?;
     Ok(dry_run::would(reopening(&name, volumes.as_deref()), Vec::new()))
 }
 
-/// The steps of accepting the older data of a pool.
 pub(super) async fn accept_older(
     state: &State,
     node: Option<u16>,
@@ -126,7 +117,6 @@ pub(super) async fn accept_older(
     Ok(dry_run::would(steps, Vec::new()))
 }
 
-/// The steps of forgetting a pool.
 pub(super) async fn forget(
     state: &State,
     node: Option<u16>,

@@ -137,7 +137,6 @@ async fn grow(
     grown.map(drop)
 }
 
-/// Answers a dry run of growing and renaming a volume.
 async fn would_change(state: &State, name: String, change: VolumeChange) -> Result<DryRun, Refusal> {
     let space = space_change(&change);
     let VolumeChange { name: new_name, size, compression, .. } = change;

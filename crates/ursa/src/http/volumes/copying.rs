@@ -79,7 +79,6 @@ fn as_made(volume: &VolumeStatus, copy: &CopyCreate) -> VolumeCreate {
     asked
 }
 
-/// Answers a dry run of adding a copy.
 async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result<Response, Refusal> {
     let instead_of = copy.instead_of;
     let look = move |control: Rc<Control>| async move { control.check_added_copy(&name, instead_of) };
@@ -134,7 +133,6 @@ pub(in crate::http) async fn remove_copy(
     }
 }
 
-/// Removes the copy.
 async fn removed(state: &State, name: String, node: u16) -> Result<Response, Refusal> {
     let remove = move |control: Rc<Control>| async move {
         if control.remove_copy(&name, node).await? {
@@ -149,7 +147,6 @@ async fn removed(state: &State, name: String, node: u16) -> Result<Response, Ref
     })
 }
 
-/// Answers a dry run of removing a copy.
 async fn would_remove_copy(state: &State, name: String, node: u16) -> Result<Response, Refusal> {
     let check = move |control: Rc<Control>| async move {
         let entry = control.volume_entry(&name)?;

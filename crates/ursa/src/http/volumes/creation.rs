@@ -58,7 +58,6 @@ pub(in crate::http) async fn create(
     Ok((StatusCode::CREATED, axum::Json(state.call(show).await?)).into_response())
 }
 
-/// Answers a dry run of creating a volume.
 async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Result<Response, Refusal> {
     let check = |control: Rc<Control>| async move { control.check_volume(&new).await };
     let ranking = match state.call(check).await {

@@ -59,7 +59,6 @@ pub(in crate::http) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Deletes a volume.
 async fn deleted(control: Rc<Control>, name: String, force: bool) -> Result<(), ControlError> {
     match control.volume(&name) {
         Ok(volume) => control.delete_volume(&volume.info.id.to_string(), force).await,
@@ -106,7 +105,6 @@ impl Going {
     }
 }
 
-/// Answers a dry run of deleting a volume.
 async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
     let look = move |control: Rc<Control>| async move {
         let volume = Going::find(&control, &name)?;

@@ -69,7 +69,6 @@ pub(in super::super) async fn set_split_brain_policy(
     answer.map(axum::Json)
 }
 
-/// The steps of choosing a policy.
 fn would_choose(volume: &str, policy: copies::SplitBrainPolicy, change: PolicyChange) -> Vec<String> {
     let mut steps = vec![match policy {
         copies::SplitBrainPolicy::Prefer if change.etcd_decides => {
@@ -132,7 +131,6 @@ pub(in super::super) async fn resolve_fork(
     }
 }
 
-/// The steps of a decision after a split brain.
 fn would_resolve(decision: &ForkDecision, keep: u16, names: &BTreeMap<u16, String>) -> Vec<String> {
     let named = |node: u16| match names.get(&node) {
         Some(name) => format!("node {node} ({name})"),
