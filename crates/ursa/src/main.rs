@@ -18,6 +18,7 @@ mod http;
 mod loss;
 mod metrics;
 mod priority;
+mod same_names;
 #[cfg(test)]
 mod samples;
 mod serve;

@@ -11,6 +11,7 @@ use super::exit::CliError;
 use super::output::Output;
 use super::table::{Table, list, say_missing};
 use crate::clock::utc;
+use crate::same_names::same_names;
 
 /// How often a single node is polled.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -66,21 +67,15 @@ enum Least {
     Critical,
 }
 
-impl From<Least> for Severity {
-    fn from(least: Least) -> Severity {
-        match least {
-            Least::Info => Severity::Info,
-            Least::Warning => Severity::Warning,
-            Least::Critical => Severity::Critical,
-        }
-    }
+same_names! {
+    fn at_least(Least) -> Severity { Info, Warning, Critical }
 }
 
 impl Events {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let of_all = self.node.as_deref() == Some("all");
         let Events { limit, after, until, skip, node, subject, severity, follow } = self;
-        let severity = severity.map(Severity::from);
+        let severity = severity.map(at_least);
         let query = EventsQuery { after, until, skip, limit: limit.into(), node, subject, severity };
         match (follow, of_all) {
             (true, true) => follow_all(client, query, output),

@@ -9,7 +9,7 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::table::Table;
-use super::user::RoleName;
+use super::user::{RoleName, asked_role};
 use crate::clock::utc;
 use crate::duration::parse_duration;
 
@@ -43,8 +43,11 @@ impl Command {
         match self {
             Command::Create { name, role, valid } => {
                 let valid_seconds = valid.map(|valid| valid.as_secs());
-                let made =
-                    client.create_api_token(&ApiTokenCreate { name, role: role.into(), valid_seconds })?;
+                let made = client.create_api_token(&ApiTokenCreate {
+                    name,
+                    role: asked_role(role),
+                    valid_seconds,
+                })?;
                 output.show(&made, |made| format!("{}\n", made.secret))
             }
             Command::List => output.show(&client.api_tokens()?, |tokens| table(tokens)),

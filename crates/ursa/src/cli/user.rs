@@ -9,6 +9,7 @@ use super::output::Output;
 use super::secret::password;
 use super::table::{Table, fields};
 use crate::clock::utc;
+use crate::same_names::same_names;
 
 /// What to do with users.
 #[derive(Debug, Subcommand)]
@@ -63,14 +64,8 @@ pub enum RoleName {
     Admin,
 }
 
-impl From<RoleName> for Role {
-    fn from(name: RoleName) -> Role {
-        match name {
-            RoleName::Viewer => Role::Viewer,
-            RoleName::Operator => Role::Operator,
-            RoleName::Admin => Role::Admin,
-        }
-    }
+same_names! {
+    pub fn asked_role(RoleName) -> Role { Viewer, Operator, Admin }
 }
 
 /// Where a password comes from.
@@ -86,7 +81,7 @@ impl Command {
         match self {
             Command::Create { name, role, from } => {
                 let password = password(&format!("Password for {name}"), from.password_file)?;
-                let user = client.create_user(&UserCreate { name, role: role.into(), password })?;
+                let user = client.create_user(&UserCreate { name, role: asked_role(role), password })?;
                 output
                     .show(&user, |user| format!("User {} created with the role {}.\n", user.name, user.role))
             }
@@ -94,7 +89,7 @@ impl Command {
                 let wanted = asked || from.password_file.is_some();
                 let read = || password(&format!("New password for {name}"), from.password_file);
                 let password = if wanted { Some(read()?) } else { None };
-                let change = UserChange { role: role.map(Role::from), password };
+                let change = UserChange { role: role.map(asked_role), password };
                 if dry_run {
                     let would = client.would_change_user(&name, &change)?;
                     return show_would(output, &format!("Change user {name}"), &would);

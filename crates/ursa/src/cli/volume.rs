@@ -29,6 +29,7 @@ use super::table::{Table, fields, list, say_missing, size};
 use crate::clock::utc;
 use crate::host_setup::portals_of;
 use crate::loss::single_copy;
+use crate::same_names::same_names;
 use crate::size::Size;
 
 /// What to do with volumes.
@@ -195,15 +196,6 @@ pub enum OnDisk {
     Log,
 }
 
-impl From<OnDisk> for VolumeKind {
-    fn from(kind: OnDisk) -> VolumeKind {
-        match kind {
-            OnDisk::Thick => VolumeKind::Thick,
-            OnDisk::Log => VolumeKind::Log,
-        }
-    }
-}
-
 /// What writes to a log volume do when its pool is full.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum WhenFull {
@@ -211,15 +203,6 @@ pub enum WhenFull {
     Fail,
     /// Wait up to 15 seconds for space, then fail
     Pause,
-}
-
-impl From<WhenFull> for api::WhenFull {
-    fn from(policy: WhenFull) -> api::WhenFull {
-        match policy {
-            WhenFull::Fail => api::WhenFull::Fail,
-            WhenFull::Pause => api::WhenFull::Pause,
-        }
-    }
 }
 
 /// Whether blocks are compressed.
@@ -231,13 +214,11 @@ pub enum Compression {
     Off,
 }
 
-impl From<Compression> for api::Compression {
-    fn from(compression: Compression) -> api::Compression {
-        match compression {
-            Compression::Lz4 => api::Compression::Lz4,
-            Compression::Off => api::Compression::Off,
-        }
-    }
+same_names! {
+    fn asked_kind(Kind) -> VolumeKind { Thick, Ram, Log }
+    fn asked_kind_on_disk(OnDisk) -> VolumeKind { Thick, Log }
+    fn asked_when_full(WhenFull) -> api::WhenFull { Fail, Pause }
+    fn asked_compression(Compression) -> api::Compression { Lz4, Off }
 }
 
 impl Command {
@@ -276,7 +257,7 @@ impl Command {
                 output.show(&client.change_volume(&name, &change)?, resized)
             }
             Command::Convert { name, kind, cancel: _, dry_run } => {
-                convert::run(client, output, &name, kind.map(VolumeKind::from), dry_run)
+                convert::run(client, output, &name, kind.map(asked_kind_on_disk), dry_run)
             }
             Command::Rename { name, new_name } => {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
@@ -329,15 +310,11 @@ impl Create {
         };
         Ok(VolumeCreate {
             pool: self.pool,
-            kind: match self.kind {
-                Kind::Thick => VolumeKind::Thick,
-                Kind::Ram => VolumeKind::Ram,
-                Kind::Log => VolumeKind::Log,
-            },
+            kind: asked_kind(self.kind),
             block_size: self.block_size,
             native_512: self.native_512,
             slices: self.slices,
-            when_full: self.when_full.map(api::WhenFull::from),
+            when_full: self.when_full.map(asked_when_full),
             reserve: self.reserve.map(|size| size.0),
             map: !self.no_map,
             target: self.target,
@@ -345,7 +322,7 @@ impl Create {
             lun: self.lun,
             copies,
             nodes,
-            compression: self.compression.map(api::Compression::from),
+            compression: self.compression.map(asked_compression),
             checksums: self.checksums,
             ..VolumeCreate::new(self.name, self.size.0)
         })

@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::super::exit::CliError;
 use super::super::output::Output;
-use super::{Compression, WhenFull, shown};
+use super::{Compression, WhenFull, asked_compression, asked_when_full, shown};
 use crate::size::Size;
 
 /// A volume and its new settings.
@@ -44,9 +44,9 @@ impl Settings {
     /// The request: all settings at once.
     fn change(&self) -> VolumeChange {
         VolumeChange {
-            when_full: self.when_full.map(api::WhenFull::from),
+            when_full: self.when_full.map(asked_when_full),
             reserve: self.reserve.map(|size| size.0),
-            compression: self.compression.map(api::Compression::from),
+            compression: self.compression.map(asked_compression),
             ..VolumeChange::default()
         }
     }

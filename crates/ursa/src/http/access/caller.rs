@@ -14,6 +14,7 @@ use crate::clock::unix_now;
 use crate::http::guard::Peer;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
+use crate::same_names::same_names;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::http) struct Caller {
@@ -162,22 +163,9 @@ pub(in crate::http) fn session_cookie_name(secure: bool) -> &'static str {
     if secure { SECURE_SESSION_COOKIE } else { SESSION_COOKIE }
 }
 
-/// A role in the API's type.
-pub(in crate::http) fn shown_role(role: ::node::control::Role) -> Role {
-    match role {
-        ::node::control::Role::Viewer => Role::Viewer,
-        ::node::control::Role::Operator => Role::Operator,
-        ::node::control::Role::Admin => Role::Admin,
-    }
-}
-
-/// A role in the record's type.
-pub(in crate::http) fn kept_role(role: Role) -> ::node::control::Role {
-    match role {
-        Role::Viewer => ::node::control::Role::Viewer,
-        Role::Operator => ::node::control::Role::Operator,
-        Role::Admin => ::node::control::Role::Admin,
-    }
+same_names! {
+    pub(in crate::http) fn shown_role(::node::control::Role) -> Role { Viewer, Operator, Admin }
+    pub(in crate::http) fn kept_role(Role) -> ::node::control::Role { Viewer, Operator, Admin }
 }
 
 #[cfg(test)]

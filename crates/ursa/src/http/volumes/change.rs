@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use base::ByteLen;
 
 use super::creation::is_for_want_of_a_place;
-use super::{asked_when_full, candidates, named, nodes, stored_compression, whole};
+use super::{asked_compression, asked_when_full, candidates, named, nodes, whole};
 use crate::http::dry_run::{Answer, Asked};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::peers::{self, POOLS, VOLUMES};
@@ -86,7 +86,7 @@ async fn changed(
     let size = size.map(ByteLen);
     let size_after = size.map_or(before.info.capacity, |size| size.max(before.info.capacity));
     control.check_set_space(&id, space, size_after)?;
-    let compression = compression.map(stored_compression).filter(|set| *set != before.info.compression);
+    let compression = compression.map(asked_compression).filter(|set| *set != before.info.compression);
     if compression.is_some() {
         control.check_compression(&id)?;
     }

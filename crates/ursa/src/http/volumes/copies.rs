@@ -6,6 +6,7 @@ use ::node::copies::{CopiesStatus, Restraint, StandingEntry, SyncPause};
 use api::{CopyState, CopySync, SyncPaused, SyncRestraint, VolumeCopy};
 
 use crate::http::since::since;
+use crate::same_names::same_names;
 
 /// The copies of a volume as the API shows them.
 pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec<VolumeCopy> {
@@ -37,13 +38,9 @@ fn sync(sync: &::node::copies::CopySync, paused: Option<&SyncPause>) -> CopySync
     }
 }
 
-pub(in crate::http) fn restraint(restraint: Restraint) -> SyncRestraint {
-    match restraint {
-        Restraint::Hosts => SyncRestraint::Hosts,
-        Restraint::NodeLimit => SyncRestraint::NodeLimit,
-        Restraint::ClusterLimit => SyncRestraint::ClusterLimit,
-        Restraint::Turn => SyncRestraint::Turn,
-        Restraint::Paused => SyncRestraint::Paused,
+same_names! {
+    pub(in crate::http) fn restraint(Restraint) -> SyncRestraint {
+        Hosts, NodeLimit, ClusterLimit, Turn, Paused
     }
 }
 

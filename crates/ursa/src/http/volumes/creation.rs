@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{BlockSize, ByteLen};
 
-use super::{asked_kind, asked_when_full, candidates, found, nodes, stored_compression};
+use super::{asked_compression, asked_kind, asked_when_full, candidates, found, nodes};
 use crate::clock::unix_now;
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters};
@@ -229,7 +229,7 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
             when_full: new.when_full.map(asked_when_full).unwrap_or_default(),
             reserve: ByteLen(new.reserve.unwrap_or(0)),
         },
-        compression: stored_compression(new.compression.unwrap_or_default()),
+        compression: asked_compression(new.compression.unwrap_or_default()),
         checksums: new.checksums,
     })
 }

@@ -35,6 +35,7 @@ use super::node::record;
 use super::refusal::Refusal;
 use super::state::State;
 use crate::loss::{Cluster, losses};
+use crate::same_names::same_names;
 
 /// How long a call that starts a job waits for its end, so that small volumes need no second request.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -203,51 +204,13 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
     volume
 }
 
-fn when_full(when_full: store::WhenFull) -> WhenFull {
-    match when_full {
-        store::WhenFull::Fail => WhenFull::Fail,
-        store::WhenFull::Pause => WhenFull::Pause,
-    }
-}
-
-/// The same from a request.
-fn asked_when_full(when_full: WhenFull) -> store::WhenFull {
-    match when_full {
-        WhenFull::Fail => store::WhenFull::Fail,
-        WhenFull::Pause => store::WhenFull::Pause,
-    }
-}
-
-/// The same from a request.
-fn asked_kind(kind: VolumeKind) -> store::VolumeKind {
-    match kind {
-        VolumeKind::Thick => store::VolumeKind::Thick,
-        VolumeKind::Ram => store::VolumeKind::Ram,
-        VolumeKind::Log => store::VolumeKind::Log,
-    }
-}
-
-fn kind(kind: store::VolumeKind) -> VolumeKind {
-    match kind {
-        store::VolumeKind::Thick => VolumeKind::Thick,
-        store::VolumeKind::Ram => VolumeKind::Ram,
-        store::VolumeKind::Log => VolumeKind::Log,
-    }
-}
-
-fn compression(compression: store::Compression) -> Compression {
-    match compression {
-        store::Compression::Lz4 => Compression::Lz4,
-        store::Compression::Off => Compression::Off,
-    }
-}
-
-/// The setting as the store knows it.
-fn stored_compression(compression: Compression) -> store::Compression {
-    match compression {
-        Compression::Lz4 => store::Compression::Lz4,
-        Compression::Off => store::Compression::Off,
-    }
+same_names! {
+    fn when_full(store::WhenFull) -> WhenFull { Fail, Pause }
+    fn asked_when_full(WhenFull) -> store::WhenFull { Fail, Pause }
+    fn kind(store::VolumeKind) -> VolumeKind { Thick, Ram, Log }
+    fn asked_kind(VolumeKind) -> store::VolumeKind { Thick, Ram, Log }
+    fn compression(store::Compression) -> Compression { Lz4, Off }
+    fn asked_compression(Compression) -> store::Compression { Lz4, Off }
 }
 
 /// A volume as another node has returned it, adapted to a node without a copy.
