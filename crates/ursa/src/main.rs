@@ -22,6 +22,7 @@ mod same_names;
 #[cfg(test)]
 mod samples;
 mod serve;
+mod signals;
 mod size;
 mod watcher;
 

@@ -8,12 +8,12 @@ use std::io;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::RecvError;
 
 use super::AttachError;
 use crate::serve::notify;
+use crate::signals::{self, Signals};
 
 /// How often the removal of a file or device that was in use is retried.
 const TRY_AGAIN: Duration = Duration::from_millis(250);
@@ -48,10 +48,7 @@ impl Watch {
         let runtime = runtime.map_err(AttachError::Signals)?;
         let signals = {
             let _inside = runtime.enter();
-            Signals {
-                terminate: signal(SignalKind::terminate()).map_err(AttachError::Signals)?,
-                interrupt: signal(SignalKind::interrupt()).map_err(AttachError::Signals)?,
-            }
+            Signals::new(signals::END).map_err(AttachError::Signals)?
         };
         Ok(Watch { signals, runtime })
     }
@@ -67,21 +64,6 @@ impl Watch {
     ) -> Result<(), AttachError> {
         let Watch { mut signals, runtime } = self;
         runtime.block_on(watch(shown, &mut signals, over, ready))
-    }
-}
-
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
     }
 }
 

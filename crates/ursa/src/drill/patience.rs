@@ -1,14 +1,12 @@
 //! Waits with a limit, and until a signal asks for the end.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::signal::unix::{SignalKind, signal};
-
 use super::DrillError;
+use crate::signals;
 
 /// How often the condition is checked.
 const LOOK: Duration = Duration::from_millis(20);
@@ -23,28 +21,7 @@ impl Patience {
     ///
     /// # Errors Signals cannot be received.
     pub fn until_a_signal() -> Result<Patience, DrillError> {
-        let over = Arc::new(AtomicBool::new(false));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(DrillError::Signals)?;
-        let signals = {
-            let _inside = runtime.enter();
-            let both: io::Result<_> = signal(SignalKind::interrupt())
-                .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
-            both.map_err(DrillError::Signals)?
-        };
-        let told = Arc::clone(&over);
-        // The thread ends with the process.
-        thread::spawn(move || {
-            let (mut interrupt, mut terminate) = signals;
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-            });
-            told.store(true, Ordering::Relaxed);
-        });
-        Ok(Patience { over })
+        Ok(Patience { over: signals::flag(signals::END).map_err(DrillError::Signals)? })
     }
 
     /// Waits for this time.

@@ -11,7 +11,6 @@ use rt::CoreId;
 use rt::sync::Receiver;
 use rt::uring::CoreStats;
 use tokio::net::TcpSocket;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -25,6 +24,7 @@ use crate::http::{
     self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, EventRing, Forwarding, Inquiries,
     Listeners, Live, Opened, Opening, State, Streams,
 };
+use crate::signals::{self, Signals};
 use crate::watcher::Guarded;
 
 /// What the control thread works with.
@@ -77,7 +77,7 @@ impl Control {
     }
 
     async fn serve(&self, started: Started) -> Result<(), ServeError> {
-        let mut signals = Signals::new().map_err(ServeError::Control)?;
+        let mut signals = Signals::new(signals::END).map_err(ServeError::Control)?;
         let portals = match started.await {
             Ok(Ok(portals)) => portals,
             Ok(Err(error)) => return Err(self.start_error(error)),
@@ -288,27 +288,6 @@ impl Http {
         drop(self.shutdown);
         if let Ok(Err(error)) | Err(error) = self.task.await.map_err(io::Error::other) {
             tracing::error!(error = &error as &dyn std::error::Error, "the HTTP interface failed");
-        }
-    }
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
         }
     }
 }

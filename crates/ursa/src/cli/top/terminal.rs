@@ -1,8 +1,7 @@
 //! Takes over the terminal, and restores it however the program ends.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -10,7 +9,7 @@ use std::{io, thread};
 use api::ClientError;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use super::super::exit::CliError;
 use super::super::table::age;
@@ -18,6 +17,7 @@ use super::Source;
 use super::frame::{Frame, Sample};
 use super::screen::{Screen, table_rows};
 use super::view::{Asked, Views};
+use crate::signals;
 
 /// How soon a signal or a new reading is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -40,7 +40,9 @@ pub(super) fn run(mut source: Source, mut views: Views, interval: Duration) -> R
     let mut before = source.read()?;
     let mut frame = Frame::between(&before, &before);
     let readings = readings(source, interval);
-    let ended = ended().map_err(CliError::Terminal)?;
+    // They would otherwise end the program without restoring the terminal.
+    let ended = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
+    let ended = signals::flag(&ended).map_err(CliError::Terminal)?;
     let mut taken = Taken(ratatui::try_init().map_err(CliError::Terminal)?);
     let mut heard = Instant::now();
     let mut failed: Option<ClientError> = None;
@@ -97,30 +99,6 @@ fn readings(mut source: Source, interval: Duration) -> Receiver<Result<Sample, C
         }
     });
     readings
-}
-
-/// Becomes true on a signal that would otherwise end the program without restoring the terminal.
-fn ended() -> io::Result<Arc<AtomicBool>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let signals = {
-        let _entered = runtime.enter();
-        [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()].map(signal)
-    };
-    let [terminate, hangup, interrupt] = signals;
-    let (mut terminate, mut hangup, mut interrupt) = (terminate?, hangup?, interrupt?);
-    let ended = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&ended);
-    thread::spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = hangup.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        });
-        seen.store(true, Ordering::Relaxed);
-    });
-    Ok(ended)
 }
 
 #[cfg(test)]
