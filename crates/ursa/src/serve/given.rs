@@ -252,43 +252,22 @@ impl Given {
     }
 
     fn or(self, file: Given) -> Given {
-        Given {
-            config: self.config,
-            print_config: self.print_config,
-            name: self.name.or(file.name),
-            data_dir: self.data_dir.or(file.data_dir),
-            state_marker: self.state_marker.or(file.state_marker),
-            iscsi_listen: self.iscsi_listen.or(file.iscsi_listen),
-            api_listen: self.api_listen.or(file.api_listen),
-            api_certificate: self.api_certificate.or(file.api_certificate),
-            api_key: self.api_key.or(file.api_key),
-            metrics_without_token: self.metrics_without_token.or(file.metrics_without_token),
-            volumes: self.volumes.or(file.volumes),
-            cores: self.cores.or(file.cores),
-            poll_us: self.poll_us.or(file.poll_us),
-            pool_size: self.pool_size.or(file.pool_size),
-            ram_max: self.ram_max.or(file.ram_max),
-            map_max: self.map_max.or(file.map_max),
-            data_max: self.data_max.or(file.data_max),
-            resync_bytes_per_second_max: self
-                .resync_bytes_per_second_max
-                .or(file.resync_bytes_per_second_max),
-            read_confirm: self.read_confirm.or(file.read_confirm),
-            commands_max: self.commands_max.or(file.commands_max),
-            login_timeout: self.login_timeout.or(file.login_timeout),
-            nop_interval: self.nop_interval.or(file.nop_interval),
-            drain_timeout: self.drain_timeout.or(file.drain_timeout),
-            discovery_chap: self.discovery_chap.or(file.discovery_chap),
-            watcher: self.watcher.or(file.watcher),
-            etcd: self.etcd.or(file.etcd),
-            etcd_ca: self.etcd_ca.or(file.etcd_ca),
-            etcd_certificate: self.etcd_certificate.or(file.etcd_certificate),
-            etcd_key: self.etcd_key.or(file.etcd_key),
-            etcd_user: self.etcd_user.or(file.etcd_user),
-            etcd_password_file: self.etcd_password_file.or(file.etcd_password_file),
-            link_via: self.link_via.or(file.link_via),
-            log: self.log.or(file.log),
-            log_format: self.log_format.or(file.log_format),
+        let given = self;
+        macro_rules! either {
+            ($($name:ident)+) => {
+                Given {
+                    config: given.config,
+                    print_config: given.print_config,
+                    $($name: given.$name.or(file.$name),)+
+                }
+            };
+        }
+        either! {
+            name data_dir state_marker iscsi_listen api_listen api_certificate api_key
+            metrics_without_token volumes cores poll_us pool_size ram_max map_max data_max
+            resync_bytes_per_second_max read_confirm commands_max login_timeout nop_interval drain_timeout
+            discovery_chap watcher etcd etcd_ca etcd_certificate etcd_key etcd_user etcd_password_file
+            link_via log log_format
         }
     }
 }
