@@ -33,9 +33,7 @@ pub(super) enum OwnFault {
         error: String,
     },
     /// The API does not answer other machines.
-    CertificateUnavailable {
-        error: String,
-    },
+    CertificateUnavailable { error: String },
     /// A change does not finish.
     ChangeStuck {
         /// What the change does.
