@@ -1,9 +1,9 @@
 use thiserror::Error;
 
-/// Why a call of the cluster's record failed.
+/// Why a call of the cluster's record failed. Nothing was changed, except where a variant says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
-    /// Nothing was changed.
     #[error(
         "the cluster's record had no leader before the deadline: are more than half of its voters up and connected?"
     )]
@@ -15,51 +15,39 @@ pub enum Error {
     /// (with its `op_id`) again.
     #[error("the change may have been made: its result did not arrive before the deadline")]
     OutcomeUnknown,
-    /// Nothing was changed.
     #[error("too many requests are waiting for the cluster's record")]
     Busy,
-    /// Nothing was changed.
     #[error("the cluster's record is full: {} MiB at most", crate::limits::RECORD_BYTES_MAX >> 20)]
     Full,
-    /// Nothing was changed.
     #[error("not a transaction: {0}")]
     Invalid(#[from] Invalid),
-    /// Nothing was changed.
     #[error("the members of the cluster were not changed: {0}")]
     Membership(#[from] crate::members::Refusal),
-    /// Nothing was changed.
     #[error("etcd has its own members: change them with etcd's own tools")]
     Foreign,
-    /// Nothing was changed.
     #[error("etcd, which holds the cluster's record, did not respond: run `ursa status` for the cause")]
     Etcd,
-    /// Nothing was changed.
     #[error("etcd does not hold the cluster's record as this node knows it: run `ursa status` for details")]
     WrongEtcd,
-    /// Nothing was changed.
     #[error("this node's copy of the cluster's record cannot be written: {0}")]
     Stalled(crate::Stall),
-    /// The engine was stopped. A transaction may have taken effect.
+    /// A transaction may have taken effect.
     #[error("the cluster's record has stopped on this node")]
     Stopped,
 }
 
 /// What is wrong with a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Invalid {
-    /// Keys must not be empty, and have at most `KEY_BYTES_MAX`.
     #[error("a key is empty or longer than {} bytes", crate::limits::KEY_BYTES_MAX)]
     Key,
-    /// At most `VALUE_BYTES_MAX`.
     #[error("a value is longer than {} KiB", crate::limits::VALUE_BYTES_MAX >> 10)]
     Value,
-    /// At most `PRECONDITIONS_MAX` and `WRITES_MAX`.
     #[error("more than {} preconditions or writes", crate::limits::WRITES_MAX)]
     Count,
-    /// At most `TRANSACTION_BYTES_MAX`.
     #[error("larger than {} KiB", crate::limits::TRANSACTION_BYTES_MAX >> 10)]
     Size,
-    /// A transaction may write a key only once.
     #[error("a key is written twice")]
     Twice,
 }

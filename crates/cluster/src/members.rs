@@ -33,14 +33,12 @@ pub enum MemberChange {
 
 /// Why a change of members was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Refusal {
-    /// Numbers are never used again.
     #[error("{0} was removed, and a node number is never used again: give the node a new one")]
     Gone(NodeId),
-    /// Only members can be promoted or demoted.
     #[error("{0} is not a member")]
     Unknown(NodeId),
-    /// At least one voter must remain.
     #[error("{0} is the only voter")]
     LastVoter(NodeId),
 }

@@ -6,17 +6,14 @@ use thiserror::Error;
 ///
 /// The node takes part again when it can; until then its vote is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Stall {
-    /// The file system is full.
     #[error("no space left on the file system of the data directory")]
     NoSpace,
-    /// A write or a flush failed, or the contents of the disk cannot be read.
     #[error("the disk of the data directory is failing")]
     Disk,
-    /// A bug has ended it: only a restart of the node helps.
     #[error("a bug in Ursa ended it: restart the node and report this")]
     Defect,
-    /// A reason that only later versions know.
     #[error("a reason that only later versions know (code {0})")]
     Later(u8),
 }

@@ -25,14 +25,12 @@ pub struct DeathNotice {
 
 /// Why a node was not notified.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum DeathNoticeError {
-    /// TLS does not accept the credentials.
     #[error("the credentials are not valid")]
     Tls(#[source] rustls::Error),
-    /// The node is unreachable, or the handshake failed.
     #[error("cannot connect to {0}: {1}")]
     Unreached(SocketAddr, String),
-    /// The node refuses to believe it.
     #[error("refused: {0}")]
     Refused(Refusal),
 }

@@ -31,17 +31,14 @@ pub struct Frame {
 
 /// Why bytes are not a frame. The connection over which they came is unusable then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Malformed {
-    /// The bytes do not begin as a frame does.
     #[error("something that is not a frame")]
     Magic,
-    /// This version does not know the type of frame.
     #[error("a frame of unknown type {0}")]
     Type(u8),
-    /// The frame claims to be longer than the maximum.
     #[error("a frame that is too long")]
     Length,
-    /// The frame was changed on its way.
     #[error("a frame with a wrong CRC32C")]
     Checksum,
 }

@@ -110,45 +110,34 @@ fn opening(versions: Versions, [what, detail]: [u8; 2]) -> [u8; PREAMBLE_BYTES] 
 
 /// Why a node refuses a link with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Refusal {
-    /// The two have no version of the protocol in common.
     #[error("the two nodes have no protocol version in common: update the older one")]
     Version,
-    /// The other node belongs to another cluster.
     #[error("the other node belongs to another cluster: correct its address, or let it join this cluster")]
     Cluster,
-    /// The other node is not a member, or no longer one.
     #[error("the connecting node is not a member of the cluster, or was removed: let it join again")]
     Membership,
-    /// The node that answers is not the one that was meant.
     #[error("another node answers at this address: correct the address of the member")]
     OtherNode,
-    /// A later life of the other node has been seen.
     #[error(
         "a later start of the same node has been seen: two processes use one identity, or its record is an old copy"
     )]
     Incarnation,
-    /// There is no link of this number, or the other side must connect.
     #[error("the two nodes have no such link")]
     Name,
-    /// Only one of the nodes uses TLS.
     #[error("one node uses TLS and the other does not: give both their credentials")]
     Security,
-    /// The certificate does not belong to the node that shows it.
     #[error("the certificate belongs to another node: give the node its own credentials")]
     Certificate,
-    /// A newer connection of the same link exists.
     #[error("a newer connection has replaced it")]
     Superseded,
-    /// One of the two nodes belongs to a cluster that was abandoned.
     #[error(
         "a surviving node was forced into a new cluster, and one of the two nodes still belongs to the old one: it must join again as a new node, without its old cluster directory"
     )]
     Generation,
-    /// No node may join through this one now.
     #[error("this node does not admit new nodes: use a token from a member that does")]
     Join,
-    /// A reason that only later versions know.
     #[error(
         "for a reason that only later versions know (code {0}): the log of the node that refused says which"
     )]

@@ -54,22 +54,18 @@ pub struct PeerState {
 
 /// Why links could not be started.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum StartError {
-    /// The node cannot listen at an address.
     #[error(
         "cannot listen for other nodes at {address}: choose an address of this machine and an unused port"
     )]
     Listen {
-        /// The address.
         address: SocketAddr,
-        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// The credentials belong to another node or cluster.
     #[error("the credentials belong to another node or cluster: let this node join the cluster again")]
     Credentials,
-    /// TLS does not accept the credentials.
     #[error("the credentials are not valid: let this node join the cluster again")]
     Tls(#[source] rustls::Error),
 }

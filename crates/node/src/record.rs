@@ -32,29 +32,24 @@ const VERSION: u32 = 1;
 
 /// The record could not be read or changed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum RecordError {
-    /// The file could not be opened.
     #[error("cannot open the node's record")]
     Open(#[source] OpenError),
-    /// The disk failed.
     #[error("cannot read or write the node's record {0}")]
     Disk(PathBuf, #[source] DiskError),
-    /// Both slots are damaged.
     #[error(
         "both copies of the node's record {0} are damaged: restore it from a backup, or move it away and create targets and hosts again (volumes in pools are not affected)"
     )]
     Damaged(PathBuf),
-    /// Written by a newer version of Ursa.
     #[error(
         "the node's record {0} has version {1}, which this version of Ursa does not know: start the newer version"
     )]
     Version(PathBuf, u32),
-    /// The record has grown beyond its slot.
     #[error(
         "the node's record is full: {0} bytes do not fit into {SLOT_BYTES}; delete unused targets or hosts"
     )]
     Full(usize),
-    /// An earlier commit failed.
     #[error(
         "the node's record accepts no changes because an earlier one could not be written: check the disk and the free space of the data directory; the node retries every few seconds"
     )]

@@ -36,17 +36,14 @@ pub struct Header {
 
 /// Why bytes are not a message. The link over which they came is unusable then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Malformed {
-    /// The message is too short or too long.
     #[error("a message with a wrong length")]
     Length,
-    /// This version does not know the kind.
     #[error("a message of unknown kind {0}")]
     Kind(u8),
-    /// The message was changed on its way.
     #[error("a message with a wrong CRC32C")]
     Checksum,
-    /// A value that none of our peers sends.
     #[error("a message with a value out of range")]
     Value,
 }

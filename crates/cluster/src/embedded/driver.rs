@@ -33,11 +33,11 @@ pub struct Embedded {
 
 /// Why the engine could not be started.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum StartError {
     /// Its file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// No thread could be started.
     #[error("cannot start a thread for the cluster's record")]
     Thread(#[source] std::io::Error),
 }

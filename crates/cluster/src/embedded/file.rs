@@ -66,52 +66,24 @@ pub struct File {
 
 /// Why the file cannot be used.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum FileError {
-    /// The file exists already.
     #[error("{0} already exists: a node can be created or added only once")]
     Exists(PathBuf),
-    /// The file has another format, or is empty.
     #[error("{0} is not a cluster's record, or has a version that this version of Ursa does not know")]
     Foreign(PathBuf),
-    /// Another process has it open.
     #[error("{0} is in use: is another `ursa serve` running on this data directory?")]
     InUse(PathBuf),
-    /// The content of the file is corrupt.
     #[error(
         "{path} is damaged ({what}): remove this node from the cluster and add it again under a new number"
     )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The disk or SQLite failed.
+    Damaged { path: PathBuf, what: &'static str },
     #[error("{path}: {doing}")]
-    Sqlite {
-        /// The file.
-        path: PathBuf,
-        /// What was being done.
-        doing: &'static str,
-        /// SQLite's error.
-        source: rusqlite::Error,
-    },
-    /// The file system failed when the content was written again.
+    Sqlite { path: PathBuf, doing: &'static str, source: rusqlite::Error },
     #[error("{path} cannot be written")]
-    Writing {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The file or its directory entry cannot be created.
+    Writing { path: PathBuf, source: std::io::Error },
     #[error("{path} cannot be created")]
-    Making {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Making { path: PathBuf, source: std::io::Error },
 }
 
 /// Why a node was not made a new cluster.

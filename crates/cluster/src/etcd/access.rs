@@ -32,16 +32,14 @@ pub struct Access {
 
 /// Why the settings cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum AccessError {
-    /// The URLs are missing or invalid.
     #[error("the endpoints of etcd are missing, or one is not http://HOST:PORT or https://HOST:PORT")]
     Endpoints,
-    /// `http` to another machine: the record contains the CHAP secrets, and which nodes vote.
     #[error(
         "etcd on another machine must be reached by https://: the cluster's record holds CHAP secrets, and anyone who can change it in transit controls the cluster"
     )]
     Plain,
-    /// `https` without a CA proves nothing.
     #[error(
         "the CA of etcd's certificate is not set: name the file with the CA certificate, in PEM (etcd-ca)"
     )]

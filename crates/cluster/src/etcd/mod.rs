@@ -59,6 +59,7 @@ pub struct Settings {
 
 /// Why etcd could not be used.
 #[derive(Debug, ThisError)]
+#[allow(missing_docs)] // The messages say it.
 pub enum StartError {
     /// The settings are invalid.
     #[error(transparent)]
@@ -69,21 +70,16 @@ pub enum StartError {
     /// The files of the client's certificate and key.
     #[error(transparent)]
     Identity(#[from] https::IdentityError),
-    /// The file with the password cannot be read.
     #[error("cannot read the password for etcd from {0}")]
     Password(PathBuf, #[source] std::io::Error),
-    /// The file with the password is empty or too long, or has several lines.
     #[error(
         "{0} is empty, or has more than one line or more than 1024 bytes: write the password on one line"
     )]
     NoPassword(PathBuf),
-    /// The prefix is invalid.
     #[error("the key prefix in etcd must end with / and have at most 128 bytes")]
     Prefix,
-    /// No thread could be started.
     #[error("cannot start a thread for etcd")]
     Thread(#[source] std::io::Error),
-    /// etcd's answer, or that it did not answer.
     #[error("etcd does not accept the record: {0}")]
     Refused(String),
 }

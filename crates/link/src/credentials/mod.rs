@@ -25,26 +25,19 @@ pub(crate) use token::fingerprint;
 
 /// Why credentials cannot be created or used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum CredentialsError {
     /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The content of a file, or received data, is not a key or certificate.
     #[error("{what} is not valid: restore it from a backup, or let the node join the cluster again")]
-    Invalid {
-        /// Which key or certificate.
-        what: &'static str,
-    },
-    /// A key or certificate could not be created.
+    Invalid { what: &'static str },
     #[error("cannot create {what}")]
     Make {
-        /// Which key or certificate.
         what: &'static str,
-        /// The error of the library.
         #[source]
         source: rcgen::Error,
     },
-    /// Key, certificate and authority do not match.
     #[error(
         "the node's key, its certificate and the cluster CA do not match: restore them from one backup, or let the node join the cluster again"
     )]

@@ -50,16 +50,14 @@ impl fmt::Debug for Token {
 
 /// Why a text is not a usable token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum TokenError {
-    /// The text does not begin like a token.
     #[error(
         "this is not a join token: tokens begin with \"ursa1-\"; a member that runs another version may create other ones"
     )]
     Foreign,
-    /// A part of the text is missing or changed.
     #[error("the token is damaged: copy all of it, without spaces")]
     Damaged,
-    /// The token has expired.
     #[error("the token has expired: create a new one on a member of the cluster")]
     Expired,
 }
@@ -166,11 +164,10 @@ pub struct OpenToken {
 
 /// Why a secret does not let a node join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Unredeemed {
-    /// No open token has this secret.
     #[error("the token is not valid: it was used, withdrawn, or created by another member")]
     Unknown,
-    /// The token has expired.
     #[error("the token has expired: create a new one")]
     Expired,
 }

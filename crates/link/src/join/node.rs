@@ -29,46 +29,25 @@ pub struct Joined {
 
 /// Why the node could not join.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum JoinError {
     /// The token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// No member answers at any of the token's addresses.
     #[error(
         "no member could be reached at {addresses}: check that it is running and that this machine can reach it ({reason})"
     )]
-    Unreachable {
-        /// All addresses that were tried.
-        addresses: String,
-        /// Why the last one failed.
-        reason: String,
-    },
-    /// The member's user refused.
+    Unreachable { addresses: String, reason: String },
+    /// The member's user refused; `about` is what it tells the user on this side.
     #[error("the member at {address} refused")]
-    Refused {
-        /// The member's address.
-        address: SocketAddr,
-        /// Why, as the member's user tells the user on this side.
-        about: Vec<u8>,
-    },
+    Refused { address: SocketAddr, about: Vec<u8> },
     /// The member admits no node, or not this one, and its user was not asked or did not decide.
     #[error("the member at {address} refused: {reason}")]
-    NotAdmitted {
-        /// The member's address.
-        address: SocketAddr,
-        /// The reason.
-        reason: String,
-    },
-    /// It is unknown whether the member has used up the token.
+    NotAdmitted { address: SocketAddr, reason: String },
     #[error(
         "the connection to the member at {address} ended before it answered ({reason}): create a new token, the old one may have been used"
     )]
-    Unanswered {
-        /// The member's address.
-        address: SocketAddr,
-        /// How the connection ended.
-        reason: String,
-    },
+    Unanswered { address: SocketAddr, reason: String },
     /// No key could be created, or the certificate does not match.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),

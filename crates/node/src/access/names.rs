@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 
 /// Not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum InvalidName {
-    /// The name of a volume, pool or host group.
     #[error(
         "{0:?} is not a valid name: use 1 to 63 letters, digits, '-', '_' and '.', starting with a letter or digit"
     )]
     Object(String),
-    /// The name of a target.
     #[error(
         "{0:?} is not a valid iSCSI name: use iqn.YYYY-MM.reversed.domain:name, eui. with 16 hexadecimal digits or naa. with 16 or 32, in lower case, at most 223 bytes"
     )]

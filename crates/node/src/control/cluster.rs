@@ -121,49 +121,38 @@ pub(super) struct Admitted {
 
 /// The node could not create, join or return to a cluster.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum EnterError {
-    /// The node is already in that cluster, or in one that others can join.
     #[error("this node is already in that cluster, or in one that other nodes can join")]
     Already,
-    /// The node is in a cluster that has had other nodes, so it cannot take its volumes into another one.
     #[error(
         "this node is in a cluster that has, or has had, other nodes: it can join another cluster only when it has left that one"
     )]
     NotAlone,
-    /// The record of the node's present cluster says something about a volume that no open pool says yet.
     #[error(
         "the last change of volume {0:?} is not in its pool yet: open the pool if it is not open (`ursa pool list`), or repeat the command in a few seconds"
     )]
     NotInPool(String),
-    /// Something that began in the cluster that the node has left has not ended.
     #[error("a task that began in this node's former cluster has not ended")]
     FormerCluster,
-    /// The settings name etcd, but the record is not there.
     #[error(
         "this node's cluster keeps its record in its nodes, but `etcd` is set: remove `etcd` from the node's settings (a cluster's record cannot be moved: to keep it in etcd, create a new cluster)"
     )]
     NotInEtcd,
-    /// The record is in etcd, but the settings do not name it.
     #[error(
         "this node's cluster keeps its record in etcd, but `etcd` is not set: add it, and its files, to the node's settings"
     )]
     InEtcd,
-    /// etcd, or its settings, cannot be used.
     #[error("etcd cannot hold the cluster's record")]
     Etcd(#[from] cluster::etcd::StartError),
-    /// The node's certificates cannot be used.
     #[error("the node's certificates cannot be used")]
     Credentials(#[from] link::CredentialsError),
-    /// The record's file cannot be opened.
     #[error("the cluster's record cannot be opened")]
     Record(#[from] cluster::embedded::StartError),
-    /// The record's file cannot be created.
     #[error("the cluster's record cannot be created")]
     File(#[from] cluster::embedded::FileError),
-    /// The record's file cannot be turned into that of a new cluster.
     #[error("this node cannot be forced into a new cluster")]
     Force(#[from] cluster::embedded::ForceError),
-    /// The record does not respond.
     #[error("the cluster's record cannot be followed")]
     Follow(#[from] cluster::Error),
     /// TLS does not accept the node's credentials.
@@ -172,15 +161,12 @@ pub enum EnterError {
     /// The node cannot listen for links.
     #[error(transparent)]
     Links(#[from] link::StartError),
-    /// The entry about the cluster in the node's own record cannot be read.
     #[error("this version cannot read the entry about the node's cluster in the node's record: {0}")]
     Malformed(String),
-    /// The node's certificates and record are missing.
     #[error(
         "{0} is missing or empty: this node keeps its certificates and its copy of the cluster's record there. If it is on a separate file system, mount that; if it was deleted, let the node join again with a token (`ursa node join`), or leave its cluster (`ursa node leave --forget`)"
     )]
     Lost(PathBuf),
-    /// The directory for certificates and the record cannot be created.
     #[error("cannot create the directory {0}")]
     Directory(PathBuf, #[source] std::io::Error),
 }

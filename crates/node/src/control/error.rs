@@ -17,203 +17,89 @@ use crate::shard::SilentCore;
 
 /// A change was refused. Except for [`ControlError::Unfinished`], nothing was changed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum ControlError {
-    /// The object does not exist.
     #[error("{kind} {name:?} not found: `ursa {kind} list` shows what exists")]
-    NotFound {
-        /// "volume", "pool", "target", "host".
-        kind: &'static str,
-        /// What was asked for.
-        name: String,
-    },
-    /// The name is taken.
+    NotFound { kind: &'static str, name: String },
     #[error("{kind} {name:?} already exists: choose another name")]
-    Exists {
-        /// What.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
+    Exists { kind: &'static str, name: String },
     /// The name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// A field has an invalid value.
     #[error("{field}: {reason}")]
-    Invalid {
-        /// Which field.
-        field: &'static str,
-        /// What is wrong, and what would be valid.
-        reason: &'static str,
-    },
-    /// The volume is mapped.
+    Invalid { field: &'static str, reason: &'static str },
     #[error(
         "volume {volume:?} is LUN {lun} of target {target}: unmap it with `ursa map delete {target} {lun}`, or delete with --force"
     )]
-    Mapped {
-        /// The volume's name.
-        volume: String,
-        /// One of the targets.
-        target: String,
-        /// Its LUN there.
-        lun: u16,
-    },
-    /// A volume of the pool to be closed is mapped.
+    Mapped { volume: String, target: String, lun: u16 },
     #[error(
         "volume {volume:?} of pool {pool:?} is LUN {lun} of target {target}: delete the map first (`ursa map delete {target} {lun}`)"
     )]
-    MappedInPool {
-        /// The pool.
-        pool: String,
-        /// The volume's name.
-        volume: String,
-        /// One of the targets.
-        target: String,
-        /// Its LUN there.
-        lun: u16,
-    },
-    /// The target has LUNs.
+    MappedInPool { pool: String, volume: String, target: String, lun: u16 },
     #[error("target {target} has {luns} LUNs: unmap them first, or delete with --force")]
-    HasLuns {
-        /// The target.
-        target: String,
-        /// How many.
-        luns: usize,
-    },
-    /// The host group is used by a map.
+    HasLuns { target: String, luns: usize },
     #[error("host group {host:?} is used by target {target}: delete that map first")]
-    HostInUse {
-        /// The host group.
-        host: String,
-        /// A target that names it.
-        target: String,
-    },
-    /// A later version of Ursa wrote this entry of the cluster's record.
+    HostInUse { host: String, target: String },
     #[error(
         "this node cannot read {kind} {name:?} in the cluster's record, because a later version of ursa wrote it, and does not change it: run the command on a node of that version"
     )]
-    EntryUnreadable {
-        /// What.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// The first user exists already, so the first setup is over.
+    EntryUnreadable { kind: &'static str, name: String },
     #[error("a user already exists: log in, or have an administrator create another user")]
     SetUpAlready,
-    /// Without this user, no administrator would be left.
     #[error("user {0:?} is the only administrator: create another one first")]
     LastAdmin(String),
-    /// The limit for objects of this kind is reached.
     #[error("limit reached: at most {most} {kind}s; delete unused ones")]
-    TooMany {
-        /// What.
-        kind: &'static str,
-        /// How many are allowed.
-        most: usize,
-    },
-    /// The host groups `any` and `local` always exist.
+    TooMany { kind: &'static str, most: usize },
     #[error("host group {0:?} is built in and cannot be changed: create a host group of your own")]
     BuiltIn(String),
-    /// The LUN is taken for this host.
     #[error(
         "LUN {lun} of target {target} is already used for host group {host:?}: choose another LUN, or omit it"
     )]
-    LunTaken {
-        /// The number.
-        lun: u16,
-        /// The target.
-        target: String,
-        /// The host group.
-        host: String,
-    },
-    /// All LUNs are taken.
+    LunTaken { lun: u16, target: String, host: String },
     #[error("target {0} has no free LUN (0 to {max}): use another target", max = LUN_MAX)]
     NoLunFree(String),
-    /// Several pools could be meant.
     #[error("this node has several pools: choose one with --pool ({0})")]
     ChoosePool(String),
-    /// The operation is about nodes' votes, but the cluster's record is in etcd.
     #[error("the cluster's record is in etcd, where nodes have no votes: {what}; {instead}")]
-    RecordInEtcd {
-        /// What does not apply.
-        what: &'static str,
-        /// What applies instead.
-        instead: &'static str,
-    },
-    /// The node has no pool.
+    RecordInEtcd { what: &'static str, instead: &'static str },
     #[error("no pool exists yet: create one with `ursa pool create`")]
     NoPool,
-    /// The pool is in use.
     #[error("pool {0:?} is open and working: close it with `ursa pool export`")]
     PoolOpen(String),
-    /// The name belongs to another pool, which is not open.
     #[error(
         "another pool named {0:?} exists on this node and is not open: choose another name with --name, reopen that pool (`ursa pool reopen {0}`), or forget it (`ursa pool forget {0}`)"
     )]
     PoolOfThatName(String),
-    /// The node has the pool that is to be imported.
     #[error(
         "these disks hold pool {0:?}, which this node already has: they are an image of it, or other paths to its disks; to use them instead, first export that pool (`ursa pool export {0}`) or, if it is not open, forget it (`ursa pool forget {0}`)"
     )]
     PoolHereAlready(String),
-    /// Reopening the pool would lose the only good copy of a volume.
     #[error(
         "volume {volume:?} is a RAM volume, and no other node has a copy of it in sync: reopening pool {pool:?} would lose its data; wait until another copy is in sync, add one (`ursa volume copy add {volume} --on NODE`), or delete the volume"
     )]
-    OnlyInMemory {
-        /// The pool.
-        pool: String,
-        /// The volume.
-        volume: String,
-    },
-    /// The pool works, so there is no reason to reopen it.
+    OnlyInMemory { pool: String, volume: String },
     #[error("pool {0:?} is working: no need to reopen it")]
     PoolWorks(String),
-    /// The pool has no older data to accept.
     #[error("pool {0:?} has no volume whose only copy in sync was set back: nothing to accept")]
     NothingOlder(String),
-    /// The pool's disks have not responded since the node started.
     #[error(
         "pool {name:?} is not open yet: its disks have not responded for {} seconds; it opens when they do", .since.as_secs()
     )]
-    PoolOpening {
-        /// The pool.
-        name: String,
-        /// How long that has been so.
-        since: Duration,
-    },
-    /// The unit's state (reservations, mode pages) in the pool cannot be read.
+    PoolOpening { name: String, since: Duration },
     #[error(
         "the reservations of volume {0:?} cannot be read: they are damaged, or a newer version of ursa wrote them. The volume is not served, because hosts that were fenced off could write to it: start the newest version that has served it; or, if no host relies on reservations, copy the data to a new volume and delete this one"
     )]
     LuStateUnreadable(String),
-    /// The pool could not be opened when the node started.
     #[error("pool {0:?} is not open: {1}")]
     PoolClosed(String, String),
-    /// Volumes cannot shrink.
     #[error("volume {volume:?} has {from} and would lose data at {to}: volumes can only grow")]
-    WouldShrink {
-        /// The volume.
-        volume: String,
-        /// Its present size.
-        from: ByteLen,
-        /// The requested size.
-        to: ByteLen,
-    },
-    /// Some of the volume's slices are empty.
+    WouldShrink { volume: String, from: ByteLen, to: ByteLen },
     #[error(
         "volume {0:?} is too small to use all of its slices and cannot grow with its copies: create a larger volume and copy the data"
     )]
     TooSmallToGrow(String),
-    /// An earlier change holds what this one needs. Nothing was done.
     #[error("{work} was not started: {first} comes first and waits for {waits_for}", first = .first.work, waits_for = .first.waits_for)]
-    Busy {
-        /// The refused change.
-        work: Work,
-        /// The change that comes first.
-        first: Box<ChangeStatus>,
-    },
-    /// The change continues, but the caller's deadline has passed.
+    Busy { work: Work, first: Box<ChangeStatus> },
     #[error(
         "{work} has not finished within {seconds} seconds and continues: it waits for {waits_for}; `ursa status` shows whether it still does",
         work = .0.work, seconds = .0.age.as_secs(), waits_for = .0.waits_for
@@ -222,263 +108,131 @@ pub enum ControlError {
     /// A core does not respond.
     #[error(transparent)]
     Core(#[from] SilentCore),
-    /// The portal could not be opened.
     #[error("cannot listen for iSCSI at {0}")]
     Listen(SocketAddr, #[source] std::io::Error),
     /// The node could not enter a cluster, or continue in it.
     #[error(transparent)]
     Enter(Box<EnterError>),
-    /// The node cannot take part in its cluster now.
     #[error("this node cannot take part in its cluster now: {0}")]
     ClusterFailed(String),
-    /// The node is an active member of its cluster, so it cannot leave as an inactive one does.
     #[error(
         "this node is an active member of its cluster: to remove it, run `ursa node remove {0}` on another node"
     )]
     TakesPart(u16),
-    /// The node is active in a cluster that has no other node.
     #[error("this node is alone in its cluster: there is no other node that it could leave")]
     OnlyNode,
-    /// No other node can join this one, because it listens at no address.
     #[error("no other node can join this one: `ursa node init` lets it listen for other nodes")]
     NotListening,
-    /// Only with two nodes can one continue alone.
     #[error(
         "volume {volume:?} cannot have a node continue alone: that is for two nodes without a witness and a volume with a copy on each ({nodes} nodes, {copies} copies here); with three nodes a majority continues, without that risk"
     )]
-    NotOfTwo {
-        /// The volume.
-        volume: String,
-        /// How many nodes there are.
-        nodes: usize,
-        /// How many copies it has.
-        copies: usize,
-    },
-    /// No node has continued alone with the volume.
+    NotOfTwo { volume: String, nodes: usize, copies: usize },
     #[error("nothing to resolve for volume {0:?}: no node has continued alone with it")]
     NoFork(String),
-    /// A node has continued alone with the volume.
     #[error(
         "a node has continued alone with volume {0:?}: resolve that first (`ursa volume show {0}` says how), then try again"
     )]
     Forked(String),
-    /// The node that continues alone has not reached the record since.
     #[error(
         "node {node} continues alone with volume {volume:?} and resolves that automatically when it reaches the cluster's record: no action is needed unless `ursa volume show {volume}` then reports a split brain"
     )]
-    NotSplitYet {
-        /// The volume.
-        volume: String,
-        /// The node.
-        node: u16,
-    },
-    /// After the split brain, the record's side added copies on other nodes.
+    NotSplitYet { volume: String, node: u16 },
     #[error(
         "copies were added to volume {volume:?} after the split brain: the data of node {node} can be kept only together with one other copy; remove the extra copies with `ursa volume copy remove {volume} --on NODE`, then try again"
     )]
-    SplitAmongMore {
-        /// The volume.
-        volume: String,
-        /// The node.
-        node: u16,
-    },
-    /// The node cannot serve its data of the volume.
+    SplitAmongMore { volume: String, node: u16 },
     #[error(
         "node {node} could not serve its data of volume {volume:?}: its copy is not open, one of its disks has failed, or it does not know of the split brain yet (see `ursa volume show {volume}` and the node's log); nothing was changed"
     )]
-    ForkUnwell {
-        /// The volume.
-        volume: String,
-        /// The node.
-        node: u16,
-    },
-    /// Too few nodes can take a copy.
+    ForkUnwell { volume: String, node: u16 },
     #[error("{}", too_few(*wanted, *there, refused))]
-    Copies {
-        /// The requested number of copies.
-        wanted: usize,
-        /// How many nodes can take one.
-        there: usize,
-        /// Why the other nodes refused.
-        refused: Vec<ClusterError>,
-    },
-    /// The node cannot take a copy.
+    Copies { wanted: usize, there: usize, refused: Vec<ClusterError> },
     #[error(
         "node {0} cannot take a copy: it is down, in maintenance, a witness, or not in the cluster (`ursa node list`)"
     )]
     NodeNotThere(u16),
-    /// The node already has a copy.
     #[error("node {node} already has a copy of volume {volume:?}: see `ursa volume show {volume}`")]
-    HasCopy {
-        /// The volume.
-        volume: String,
-        /// The node.
-        node: u16,
-    },
-    /// The node has no copy.
+    HasCopy { volume: String, node: u16 },
     #[error("node {node} has no copy of volume {volume:?}: see `ursa volume show {volume}`")]
-    HasNoCopy {
-        /// The volume.
-        volume: String,
-        /// The node.
-        node: u16,
-    },
-    /// The cluster's record does not know this life of the node yet, and so not what the node has.
+    HasNoCopy { volume: String, node: u16 },
     #[error("the cluster's record has not registered this start of the node yet")]
     LifeUnknown,
-    /// The pool was set back, and no other copy is in sync.
     #[error(
         "pool {pool:?} was set back to an older state, and no other copy of volume {volume:?} is in sync: put the newer disks back, bring back the node with the other copy, or accept the older data with `ursa pool accept-older {pool}`"
     )]
-    OnlyOlder {
-        /// The volume.
-        volume: String,
-        /// The pool that holds it.
-        pool: String,
-    },
-    /// A slice could not be opened, because its log or its dirty map cannot be read.
+    OnlyOlder { volume: String, pool: String },
     #[error(
         "a part of volume {volume:?} in pool {pool:?} cannot be opened: {source}. Check the pool's disks with `ursa pool show {pool}`, then run `ursa pool reopen {pool}`; if that does not help, rebuild this node's copy in another pool with `ursa volume copy rebuild`, or restore the volume from a backup if it has no other copy"
     )]
-    SliceUnopened {
-        /// The volume.
-        volume: String,
-        /// The pool that holds it.
-        pool: String,
-        /// Why.
-        source: SliceError,
-    },
-    /// A copy that was removed from the node still exists there.
+    SliceUnopened { volume: String, pool: String, source: SliceError },
     #[error(
         "an older copy of volume {volume:?} is still in pool {pool:?}: if it was removed from this node, it is deleted automatically, so try again in a moment; if not, choose another pool, or forget that one"
     )]
-    OldCopy {
-        /// The volume.
-        volume: String,
-        /// The pool that holds it.
-        pool: String,
-    },
-    /// Several pools of the node hold the volume.
+    OldCopy { volume: String, pool: String },
     #[error(
         "pools {pools} of this node all hold volume {volume:?}, and it is unknown which one has its current data: unmap it on all hosts (`ursa map delete`), then export all other pools (`ursa pool export`)"
     )]
-    InSeveralPools {
-        /// The volume.
-        volume: String,
-        /// The pools, by name.
-        pools: String,
-    },
-    /// The volume has no free slot for another copy.
+    InSeveralPools { volume: String, pools: String },
     #[error("volume {0:?} has four copies, the maximum: remove one first (`ursa volume copy remove`)")]
     FourCopies(String),
-    /// Without this copy, no node would have the data.
     #[error(
         "the copy on node {node} is the only copy of volume {volume:?} in sync: wait until another one is in sync (`ursa volume show {volume}`), or delete the volume"
     )]
-    OnlyInSync {
-        /// The volume.
-        volume: String,
-        /// The node.
-        node: u16,
-    },
-    /// The copy is not resyncing, so there is nothing to pause or resume.
+    OnlyInSync { volume: String, node: u16 },
     #[error(
         "the copy of volume {volume:?} on node {node} is not resyncing: it is in sync, or is being removed"
     )]
-    NothingToPause {
-        /// The volume.
-        volume: String,
-        /// The node.
-        node: u16,
-    },
-    /// The copy is in sync, so there is nothing to cancel.
+    NothingToPause { volume: String, node: u16 },
     #[error(
         "the copy of volume {volume:?} on node {node} is in sync by now: remove it with `ursa volume copy remove`"
     )]
-    CopyInSync {
-        /// The volume.
-        volume: String,
-        /// The node.
-        node: u16,
-    },
-    /// This node has no copy of the volume, and so does not know its shape.
+    CopyInSync { volume: String, node: u16 },
     #[error("no copy of volume {volume:?} on this node; run the command on node {node}")]
-    ElsewhereOnly {
-        /// The volume.
-        volume: String,
-        /// A node that has a copy.
-        node: u16,
-    },
+    ElsewhereOnly { volume: String, node: u16 },
     /// The cluster's record does not list the volume: it has another one of that name, or this node has not
     /// added the volume yet.
     #[error(
         "volume {0:?} is not in the cluster's record: if another volume has its name, rename it first (`ursa volume rename`); if not, try again in a moment"
     )]
     NotReplicated(String),
-    /// Nothing can be scrubbed.
     #[error("volume {volume:?} cannot be scrubbed now: {reason}")]
-    NotScrubbable {
-        /// The volume.
-        volume: String,
-        /// Why not.
-        reason: &'static str,
-    },
+    NotScrubbable { volume: String, reason: &'static str },
     /// The node could not join a cluster.
     #[error(transparent)]
     Join(Box<link::JoinError>),
-    /// The member did not let this node join.
     #[error("the member at {address} refused: {reason}")]
-    JoinRefused {
-        /// The member's address.
-        address: SocketAddr,
-        /// Why.
-        reason: JoinRefusal,
-    },
-    /// Only a node that holds the cluster's authority can let others join.
+    JoinRefused { address: SocketAddr, reason: JoinRefusal },
     #[error(
         "this node does not hold the cluster CA key: create the token on the node that created the cluster"
     )]
     NoAuthority,
-    /// The node has too many targets, host groups and volumes to send them to a member.
     #[error(
         "this node has too many targets, host groups and volumes to join a cluster with them: delete unused ones, or create the cluster on this node and let the other node join"
     )]
     TooMuchToMerge,
-    /// The node's targets or host groups were changed while it joined, after the member had taken them.
     #[error(
         "the targets or host groups of this node were changed while it joined, so it has not joined: create a new token, and try again"
     )]
     ChangedWhileJoining,
-    /// The node still has copies.
     #[error("node {node} has a copy of volume {volume:?}: move or remove that copy first")]
-    NodeHasCopies {
-        /// The node.
-        node: u16,
-        /// One of the volumes.
-        volume: String,
-    },
-    /// Without this node, the others would have no quorum.
+    NodeHasCopies { node: u16, volume: String },
     #[error(
         "without node {0} there would be no quorum, and nothing could be changed: bring back the nodes whose votes are missing first (`ursa node list`)"
     )]
     NodeNeeded(u16),
-    /// A majority of the voters is reachable.
     #[error(
         "the cluster is working: a majority of the voters is reachable, so there is nothing to force (`ursa node list`)"
     )]
     ClusterWorks,
-    /// Another node is up.
     #[error(
         "node {0} is up: only the last surviving node can be forced into a new cluster; bring back a majority of the voters, or stop node {0} for good"
     )]
     NodeIsThere(u16),
-    /// The object may exist: this node's copy of the cluster's record was behind.
     #[error("this node was still catching up with the cluster's record")]
     RecordBehind,
     /// The cluster refused.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// This should not happen.
     #[error("{0}: this is a bug in Ursa, please report it")]
     Internal(&'static str),
     /// The pool refused.

@@ -44,11 +44,10 @@ pub struct PoolRemains {
 
 /// Why a disk does not report its content.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Muteness {
-    /// It does not respond.
     #[error("it does not respond")]
     Silent,
-    /// Its path now leads to a disk of another pool.
     #[error("it is now a disk of pool {0:?}")]
     OtherPool(String),
     /// It cannot be read, or holds no pool.

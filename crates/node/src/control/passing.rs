@@ -64,11 +64,10 @@ pub enum Passage {
 
 /// Why a node has not begun a forwarded request.
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum NotBegun {
-    /// The node is this one, and the pool of its copy is not open.
     #[error("the pool of the copy on this node is not open")]
     ClosedHere,
-    /// It is not connected.
     #[error("it is unreachable")]
     Unreached,
     /// It refused.

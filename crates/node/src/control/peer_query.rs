@@ -14,11 +14,10 @@ pub const SHOW_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Why another node did not show something.
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum NotShown {
-    /// Its heartbeats do not arrive.
     #[error("heartbeat timeout")]
     Silent,
-    /// It does not know this.
     #[error("its version does not support this")]
     Unknown,
     /// It did not answer, or refused.

@@ -55,26 +55,21 @@ pub struct DefaultPool {
 
 /// A node could not start.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum StartError {
     /// Its record could not be read.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The disk of its record does not respond.
     #[error("the disk of the node's record {0} has not responded for {seconds} seconds", seconds = RECORD_DEADLINE.as_secs())]
     RecordSilent(PathBuf),
-    /// It could not write its identity.
     #[error("cannot write the node's record")]
     Identity(#[source] ControlError),
-    /// It could not create its cluster.
     #[error("cannot create the record of the node's cluster")]
     Cluster(#[source] ControlError),
-    /// The first pool could not be created.
     #[error("cannot create the first pool")]
     DefaultPool(#[source] ControlError),
-    /// A configured volume could not be created.
     #[error("cannot create volume {0:?}")]
     Volume(String, #[source] ControlError),
-    /// A portal could not be opened.
     #[error(
         "cannot listen for iSCSI at {0}: is another target running there? (check with `ss -ltnp`; choose another address with --iscsi-listen)"
     )]

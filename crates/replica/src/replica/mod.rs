@@ -124,28 +124,26 @@ pub struct RegionCompare {
 
 /// Why a host's write is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Unwritable {
-    /// The copy is not in sync.
     #[error("this copy of the volume is not in sync")]
     NotInSync,
-    /// A disk of the copy failed.
     #[error("a disk of this copy of the volume failed")]
     Failed,
 }
 
 /// Why blocks cannot be read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Unreadable {
-    /// The copy is not in sync.
     #[error("this copy of the volume is not in sync")]
     NotInSync,
-    /// A disk of the copy failed.
     #[error("a disk of this copy of the volume failed")]
     Failed,
     /// A member may have continued without this copy: ask again soon.
     #[error("no lease of {0}")]
     NoLease(Slot),
-    /// A write to the blocks is under way: ask again when something has happened.
+    /// Ask again when something has happened.
     #[error("a write is under way")]
     Unsettled,
 }

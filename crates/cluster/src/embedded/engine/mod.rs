@@ -87,22 +87,18 @@ pub enum Told {
 
 /// Why a message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Refused {
-    /// It has another version, is damaged, or names another sender or receiver.
     #[error("a malformed message")]
     Malformed,
-    /// It is from another cluster.
     #[error("a message from another cluster")]
     OtherCluster,
-    /// It is from another generation of this cluster: a survivor was made a new cluster.
     #[error(
         "a message from another generation of this cluster: one of the nodes belongs to a cluster that was abandoned"
     )]
     OtherGeneration,
-    /// The sender was removed.
     #[error("a message from a node that was removed from the cluster")]
     Gone,
-    /// This node has forgotten entries that it had confirmed.
     #[error(
         "this node has lost entries that it had confirmed: its disk was set back to an earlier state, and it no longer votes; remove it from the cluster and let it join again"
     )]

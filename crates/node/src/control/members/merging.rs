@@ -84,76 +84,32 @@ impl Belongings {
 
 /// Something that a joining node and the cluster both have, and that is not the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The messages say it.
 #[serde(rename_all = "kebab-case")]
 pub enum Collision {
     /// Two volumes have this name.
-    Volume {
-        /// The name.
-        name: String,
-    },
+    Volume { name: String },
     /// Two host groups have this name.
-    Host {
-        /// The name.
-        name: String,
-    },
+    Host { name: String },
     /// Two targets have this name, and more than their maps differs.
-    Target {
-        /// The name.
-        name: String,
-    },
+    Target { name: String },
     /// A LUN of a target is a different volume on either side.
-    Lun {
-        /// The target.
-        target: String,
-        /// The LUN.
-        lun: u16,
-    },
+    Lun { target: String, lun: u16 },
     /// A LUN of the joining node is a volume of the cluster, as after its pool has moved, or where a pool was
     /// cloned. The cluster has not granted that access.
-    Foreign {
-        /// The target.
-        target: String,
-        /// The LUN.
-        lun: u16,
-    },
+    Foreign { target: String, lun: u16 },
     /// The cluster has the volume on a node that is down: this one, under the number that it had before.
-    Elsewhere {
-        /// The volume's name.
-        volume: String,
-        /// The node.
-        node: u16,
-    },
+    Elsewhere { volume: String, node: u16 },
     /// Two targets that lead to one volume would have the same port number.
-    Port {
-        /// One target.
-        target: String,
-        /// The other one.
-        other: String,
-    },
+    Port { target: String, other: String },
     /// A host group of one side has a CHAP secret, which hosts of the other side would need for this target.
-    Chap {
-        /// The target.
-        target: String,
-        /// The host group.
-        host: String,
-    },
+    Chap { target: String, host: String },
     /// A target of one side and a host group of the other have the same CHAP secret.
-    Secret {
-        /// The target.
-        target: String,
-        /// The host group.
-        host: String,
-    },
+    Secret { target: String, host: String },
     /// The member and the joining node have one pool: a machine was cloned.
-    Pool {
-        /// Its name on the joining node.
-        name: String,
-    },
+    Pool { name: String },
     /// The joining node has a floating address, in a cluster of its own.
-    FloatingIp {
-        /// The address.
-        address: IpAddr,
-    },
+    FloatingIp { address: IpAddr },
 }
 
 impl fmt::Display for Collision {

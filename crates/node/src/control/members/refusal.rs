@@ -8,42 +8,29 @@ use crate::copies::Refused;
 
 /// Why a member does not let a node join. These are codes with facts; the joining node adds the words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 #[serde(rename_all = "kebab-case")]
 pub enum JoinRefusal {
-    /// The member is stopping.
     #[error("it is stopping: use another node")]
     Stopping,
-    /// The token does not let anybody join, now or ever.
     #[error("the token was used, has expired, or the node that created it was restarted: create a new one")]
     Token,
-    /// The member cannot read what the node says about itself.
     #[error("the two nodes run different versions")]
     Version,
-    /// The settings of the joining node do not name etcd, but the cluster uses it. The token stays valid.
     #[error(
         "the cluster keeps its record in etcd: set `etcd` on the joining node as on the others, restart it, and use the same token"
     )]
     RecordInEtcd,
-    /// The settings of the joining node name etcd, but the cluster does not use it. The token stays valid.
     #[error(
         "the cluster keeps its record in its nodes: remove `etcd` from the settings of the joining node, restart it, and use the same token"
     )]
     RecordInNodes,
-    /// What the node has and what the cluster has cannot both stay as it is. The token stays valid.
     #[error("the cluster and the joining node both have these, and they differ: {}", listed(collisions, *more))]
-    Collides {
-        /// The first of them, at most a hundred.
-        collisions: Vec<Collision>,
-        /// How many more there are.
-        more: usize,
-    },
-    /// The member does not hold the cluster's authority.
+    Collides { collisions: Vec<Collision>, more: usize },
     #[error("it does not hold the cluster CA key: create the token on the node that created the cluster")]
     NoAuthority,
-    /// Something went wrong on the member.
     #[error("{0}")]
     Failed(Refused),
-    /// The joining node does not know the code.
     #[error("this version does not know the reason: see the log of that node")]
     Unknown,
 }

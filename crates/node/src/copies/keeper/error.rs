@@ -8,47 +8,30 @@ use super::super::refused::Refused;
 
 /// Something that needs the cluster could not be done.
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum ClusterError {
-    /// The record did not respond, or did not accept the change.
     #[error("the cluster's record did not respond, or did not accept the change")]
     Record(#[from] cluster::Error),
-    /// Someone else has changed the same entry meanwhile.
     #[error("{0} was changed by someone else in the meantime: check it and try again")]
     Conflict(String),
-    /// This version cannot read the entry, and would lose what it does not know of it.
     #[error(
         "this node cannot read {0:?} in the cluster's record, because a later version of ursa wrote it, and does not change it: run the command on a node of that version, or update this one"
     )]
     Unreadable(String),
-    /// The node is leaving this cluster for another one. Nothing was changed.
     #[error("this node is joining another cluster: try again in a moment")]
     Moving,
-    /// The other node is unreachable.
     #[error("{0} is unreachable: check that it is running and that its addresses are correct")]
     Unreached(NodeId),
-    /// The question was sent, and the other node's answer did not come in time.
     #[error(
         "{node} has not responded for {seconds} seconds and may still be working on it: try again in a while", seconds = after.as_secs()
     )]
-    Unanswered {
-        /// The node.
-        node: NodeId,
-        /// How long this node waited.
-        after: Duration,
-    },
-    /// The other node's answer does not fit the question.
+    Unanswered { node: NodeId, after: Duration },
     #[error(
         "{0} gave an unexpected answer: the nodes may run different versions; if not, this is a bug in Ursa, please report it"
     )]
     Strange(NodeId),
-    /// The other node cannot do what it was asked for.
     #[error("{node}: {reason}")]
-    Refused {
-        /// The node.
-        node: NodeId,
-        /// Why.
-        reason: Refused,
-    },
+    Refused { node: NodeId, reason: Refused },
 }
 
 impl ClusterError {
