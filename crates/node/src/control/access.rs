@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::change::{Changing, WaitsFor, Work};
+use super::change::{Changing, WaitsFor};
 use super::cluster::{KNOWN_ACCESS, KnownAccess};
 use super::doing::Doing;
 use super::previous_run::retry_while_held;
@@ -156,9 +156,7 @@ impl Control {
     /// # Errors
     /// The name is invalid or taken; the alias or the secret is invalid.
     pub async fn create_target(self: &Rc<Control>, spec: TargetSpec) -> Result<(), ControlError> {
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::MakeTarget, &spec.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        self.change(Doing::MakeTarget.of(&spec.name), [Thing::Record], |control, changing| async move {
             let target = control.new_target(spec)?;
             control.change_access(&changing, vec![AccessChange::SetTarget(target)]).await
         })
@@ -175,9 +173,8 @@ impl Control {
         name: &str,
         change: TargetChange,
     ) -> Result<(), ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::ChangeTarget, &name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        let name = name.to_owned();
+        self.change(Doing::ChangeTarget.of(&name), [Thing::Record], |control, changing| async move {
             let (before, after) = control.check_changed_target(&name, change)?;
             let changes = if after == before { Vec::new() } else { vec![AccessChange::SetTarget(after)] };
             control.change_access(&changing, changes).await
@@ -214,9 +211,8 @@ impl Control {
     /// # Errors
     /// [`ControlError::HasLuns`].
     pub async fn delete_target(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::DeleteTarget, &name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        let name = name.to_owned();
+        self.change(Doing::DeleteTarget.of(&name), [Thing::Record], |control, changing| async move {
             let target = control.target_named(&name)?;
             if !force && !target.maps.is_empty() {
                 return Err(ControlError::HasLuns { target: name, luns: target.maps.len() });
@@ -231,14 +227,12 @@ impl Control {
     /// # Errors
     /// A name does not exist; the LUN is taken or too high.
     pub async fn map(self: &Rc<Control>, volume: &str, spec: MapSpec) -> Result<u16, ControlError> {
-        let (control, volume) = (Rc::clone(self), self.volume_named(volume)?.1);
+        let volume = self.volume_named(volume)?.1;
         // If several pools hold the volume, any of them may be the one that it is served from. None is closed
         // meanwhile: another one, with older data, would take its place under a host that uses it already.
         let pools = self.copies_of(volume.id).into_iter().map(|(pool, _)| Thing::VolumesOf(pool.name()));
         let things: Vec<Thing> = pools.chain([Thing::Volume(volume.id)]).collect();
-        self.change(Work::new(Doing::MapVolume, &volume.name), |changing| async move {
-            changing.concerns(volume.id);
-            let _volume = changing.hold(things).await?;
+        self.change(Doing::MapVolume.of(&volume.name), things, |control, changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let target = control.target_named(&spec.target)?;
             let (_, volume) = control.volume_still(&volume)?;
@@ -260,9 +254,8 @@ impl Control {
         lun: u16,
         host: Option<&str>,
     ) -> Result<(), ControlError> {
-        let (control, name, host) = (Rc::clone(self), target.to_owned(), host.map(str::to_owned));
-        self.change(Work::new(Doing::Unmap, target), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        let (name, host) = (target.to_owned(), host.map(str::to_owned));
+        self.change(Doing::Unmap.of(target), [Thing::Record], |control, changing| async move {
             let mut target = control.target_named(&name)?;
             let before = target.maps.len();
             let stays =
@@ -285,10 +278,8 @@ impl Control {
     /// An invalid name, address or secret; with `new`, a name that is taken.
     pub async fn set_host(self: &Rc<Control>, host: HostGroup, new: bool) -> Result<(), ControlError> {
         check_host(&host)?;
-        let control = Rc::clone(self);
         let doing = if new { Doing::MakeHost } else { Doing::ChangeHost };
-        self.change(Work::new(doing, host.name.as_str()), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        self.change(doing.of(host.name.as_str()), [Thing::Record], |control, changing| async move {
             match (new, control.access().host(host.name.as_str()).is_some()) {
                 (true, true) => Err(ControlError::Exists { kind: "host", name: host.name.into() }),
                 (false, false) => Err(ControlError::not_found("host", host.name.as_str())),
@@ -320,9 +311,8 @@ impl Control {
     /// # Errors
     /// [`ControlError::HostInUse`].
     pub async fn delete_host(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::DeleteHost, &name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        let name = name.to_owned();
+        self.change(Doing::DeleteHost.of(&name), [Thing::Record], |control, changing| async move {
             let change = AccessChange::DeleteHost(control.unused_host(&name)?);
             control.change_access(&changing, vec![change]).await
         })
@@ -492,12 +482,9 @@ impl Control {
             if !self.record.borrow().is_latched() {
                 continue;
             }
-            let control = Rc::clone(&self);
+            let work = Doing::RepairRecord.of(self.name());
             let repair =
-                self.change(Work::new(Doing::RepairRecord, &self.host.name), |changing| async move {
-                    let _record = changing.hold([Thing::Record]).await?;
-                    control.repair_record().await
-                });
+                self.change(work, [Thing::Record], |control, _| async move { control.repair_record().await });
             if let Err(error) = repair.await {
                 tracing::debug!(%error, "the node's record still accepts no changes");
             }

@@ -56,9 +56,10 @@ pub struct Work {
     pub name: String,
 }
 
-impl Work {
-    pub(super) fn new(doing: Doing, name: &str) -> Work {
-        Work { doing, name: name.to_owned() }
+impl Doing {
+    /// This change of the object of this name.
+    pub(super) fn of(self, name: &str) -> Work {
+        Work { doing: self, name: name.to_owned() }
     }
 }
 
@@ -197,13 +198,15 @@ impl Control {
         self.changes.under_way.borrow().iter().any(|change| change.volume.get() == Some(id))
     }
 
-    /// Carries out a change.
+    /// Carries out a change, which holds these things from its turn to its end. The volume among them is what
+    /// the change is about.
     pub(super) async fn change<T: 'static, F: Future<Output = Result<T, ControlError>> + 'static>(
         self: &Rc<Control>,
         work: Work,
-        body: impl FnOnce(Rc<Changing>) -> F,
+        holds: impl Into<Vec<Thing>>,
+        body: impl FnOnce(Rc<Control>, Rc<Changing>) -> F,
     ) -> Result<T, ControlError> {
-        self.change_within(CHANGE_DEADLINE, work, body).await
+        self.change_within(CHANGE_DEADLINE, work, holds, body).await
     }
 
     /// As [`Control::change`], with another deadline.
@@ -211,8 +214,10 @@ impl Control {
         self: &Rc<Control>,
         deadline: Duration,
         work: Work,
-        body: impl FnOnce(Rc<Changing>) -> F,
+        holds: impl Into<Vec<Thing>>,
+        body: impl FnOnce(Rc<Control>, Rc<Changing>) -> F,
     ) -> Result<T, ControlError> {
+        let holds: Vec<Thing> = holds.into();
         let number = self.changes.next_number();
         let changing = Rc::new(Changing {
             control: Rc::clone(self),
@@ -222,13 +227,17 @@ impl Control {
             waits_for: RefCell::new(WaitsFor::Cores),
             zeroing: ZeroingWatch::default(),
             late: Cell::new(false),
-            volume: Cell::new(None),
+            volume: Cell::new(holds.iter().find_map(Thing::as_volume)),
         });
         self.changes.under_way.borrow_mut().push(Rc::clone(&changing));
         let (ended, result) = rt::sync::oneshot();
-        let (body, itself) = (body(Rc::clone(&changing)), Rc::clone(&changing));
+        let (body, itself) = (body(Rc::clone(self), Rc::clone(&changing)), Rc::clone(&changing));
         rt::spawn(async move {
-            let result = body.await;
+            let result = async {
+                let _held = if holds.is_empty() { None } else { Some(itself.hold(holds).await?) };
+                body.await
+            };
+            let result = result.await;
             itself.ended(result.as_ref().err());
             ended.send(result);
         })

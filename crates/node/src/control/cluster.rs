@@ -19,10 +19,10 @@ use replica::{Incarnation, NodeId};
 use rt::{CoreId, Listener};
 use serde::{Deserialize, Serialize};
 
-use super::change::{Changing, WaitsFor, Work};
+use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
 use super::record_place::{RecordPlace, etcd_settings};
-use super::turns::Thing;
+use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError};
 use crate::config::RecordEngine;
 use crate::copies::{
@@ -232,8 +232,7 @@ impl Control {
     /// # Errors
     /// Others can join already; the node cannot listen there; files or etcd cannot be written.
     pub async fn init_cluster(self: &Rc<Control>, listen: Vec<SocketAddr>) -> Result<(), ControlError> {
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::MakeCluster, &self.host.name), |changing| async move {
+        self.change(Doing::MakeCluster.of(&self.host.name), NOTHING, |control, changing| async move {
             match RecordPlace::configured() {
                 RecordPlace::Nodes => control.listen_for_others(&changing, listen).await,
                 RecordPlace::Etcd => control.move_to_etcd(&changing, listen).await,
@@ -248,9 +247,8 @@ impl Control {
     /// # Errors
     /// Files cannot be written. The node may be in the cluster after its next start.
     async fn enter_first(self: &Rc<Control>) -> Result<(), ControlError> {
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::WriteIdentity, &self.host.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        let work = Doing::WriteIdentity.of(&self.host.name);
+        self.change(work, [Thing::Record], |control, changing| async move {
             match Shard::current().config().first_place.clone() {
                 Some(place) => control.begin(&changing, place, Vec::new()).await,
                 None => control.found(&changing, Vec::new()).await,
@@ -338,8 +336,7 @@ impl Control {
         generation: u64,
         admitted: Option<Admitted>,
     ) -> Result<(), ControlError> {
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::JoinCluster, &self.host.name), |changing| async move {
+        self.change(Doing::JoinCluster.of(&self.host.name), NOTHING, |control, changing| async move {
             // The record of the cluster that the node leaves takes part in all changes of its volumes. A node
             // that has lost its files changes none.
             let volumes = match control.keeper() {
@@ -405,9 +402,7 @@ impl Control {
     pub async fn force_new_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         let before = self.own_place()?;
         self.check_new_cluster().await?;
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::ForceCluster, &self.host.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        self.change(Doing::ForceCluster.of(&self.host.name), [Thing::Record], |control, changing| async move {
             let place = control.place_still(&before)?;
             tracing::warn!(
                 node = place.node,
@@ -446,9 +441,8 @@ impl Control {
     /// Begins a life in the node's cluster.
     async fn try_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         self.until_former_is_gone().await?;
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::ReturnToCluster, &self.host.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        let work = Doing::ReturnToCluster.of(&self.host.name);
+        self.change(work, [Thing::Record], |control, changing| async move {
             if let Some(place) = control.unreadable_place() {
                 return Err(EnterError::Malformed(place).into());
             }

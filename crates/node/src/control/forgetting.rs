@@ -11,11 +11,11 @@ use std::time::Duration;
 use replica::NodeId;
 use store::{MetadataState, Pool, PoolId, StoreError, VolumeInfo};
 
-use super::change::{Changing, WaitsFor, Work};
+use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
 use super::peer_query::SHOW_DEADLINE;
 use super::pools::{PoolRecord, key};
-use super::turns::Thing;
+use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError, Opened};
 use crate::copies::{Answer, Ask, NodeEntry};
 use crate::record::delete;
@@ -107,9 +107,9 @@ impl Control {
     /// # Errors
     /// [`ControlError::PoolOpen`]; [`ControlError::MappedInPool`] for volumes that initiators still see.
     pub async fn forget_pool(self: &Rc<Control>, name: &str, unmap: bool) -> Result<(), ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
+        let name = name.to_owned();
         let awaited = self.is_awaited(&name);
-        let forgotten = self.change(Work::new(Doing::ForgetPool, &name), |changing| async move {
+        let forgotten = self.change(Doing::ForgetPool.of(&name), NOTHING, |control, changing| async move {
             // The task that opens the pool may hold it forever. It finds out later that the pool is no longer
             // wanted.
             let _pool = match awaited {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use cluster::Transaction;
 use replica::{Epoch, Incarnation, NodeId, Revision};
 
-use super::change::Work;
 use super::copies::until_heard;
 use super::doing::Doing;
 use super::members::ETCD_VOTES;
@@ -83,9 +82,7 @@ impl Control {
         volume: &str,
         change: crate::record::Change,
     ) -> Result<(), ControlError> {
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::WriteFork, volume), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        self.change(Doing::WriteFork.of(volume), [Thing::Record], |control, changing| async move {
             // Written twice, into both slots: if one is damaged, the other must not say that there is no
             // fork.
             control.commit(&changing, vec![change.clone()]).await?;

@@ -11,9 +11,7 @@ use std::time::Duration;
 use base::ByteLen;
 use store::{Moved, MovedPart, Moving, Pool, PoolId, RemovableDisk, SliceError, StoreError};
 
-use super::change::{WaitsFor, Work};
 use super::doing::Doing;
-use super::turns::Thing;
 use super::{Control, ControlError, PoolStatus};
 use crate::shard::{Shard, on_all_cores};
 use crate::under_way::UnderWay;
@@ -74,14 +72,10 @@ impl Control {
         name: &str,
         disk: PathBuf,
     ) -> Result<PoolStatus, ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::LetDiskLeave, &name), |changing| async move {
-            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
-            let pool = control.pool_named(&name)?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
+        self.change_pool(Doing::LetDiskLeave, name, move |control, _, pool| async move {
             pool.leave(&disk).await?;
             control.leaving.notify();
-            control.pool(&name)
+            control.pool(&pool.name())
         })
         .await
     }
@@ -95,15 +89,11 @@ impl Control {
         name: &str,
         disk: PathBuf,
     ) -> Result<PoolStatus, ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::KeepDisk, &name), |changing| async move {
-            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
-            control.check_keeping(&name, &disk)?;
-            let pool = control.pool_named(&name)?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
+        self.change_pool(Doing::KeepDisk, name, move |control, _, pool| async move {
+            control.check_keeping(&pool.name(), &disk)?;
             pool.stay().await?;
             control.leaving_problems.borrow_mut().remove(&pool.id());
-            control.pool(&name)
+            control.pool(&pool.name())
         })
         .await
     }
@@ -191,12 +181,8 @@ impl Control {
 
     /// Moves one part of a volume. Returns whether there was one.
     async fn move_next_part(self: &Rc<Control>, name: &str) -> Result<bool, ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::EmptyDisk, &name), |changing| async move {
-            // No volume of the pool is opened, closed or changed meanwhile.
-            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
-            let pool = control.pool_named(&name)?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
+        // No volume of the pool is opened, closed or changed meanwhile.
+        self.change_pool(Doing::EmptyDisk, name, |control, _, pool| async move {
             let Some(moving) = pool.next_move().await? else { return Ok(false) };
             control.move_part(&pool, moving).await?;
             Ok(true)
@@ -206,14 +192,8 @@ impl Control {
 
     /// Has logs give up what they have on the disk. Returns whether anything of them is still there.
     async fn empty_logs(self: &Rc<Control>, name: &str) -> Result<bool, ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::EmptyDisk, &name), |changing| async move {
-            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
-            let pool = control.pool_named(&name)?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
-            Ok(pool.empty_logs().await?)
-        })
-        .await
+        self.change_pool(Doing::EmptyDisk, name, |_, _, pool| async move { Ok(pool.empty_logs().await?) })
+            .await
     }
 
     async fn move_part(&self, pool: &Pool, moving: Moving) -> Result<(), ControlError> {

@@ -9,7 +9,6 @@ use std::rc::Rc;
 
 use replica::Incarnation;
 
-use super::change::Work;
 use super::cluster::CLUSTER;
 use super::doing::Doing;
 use super::turns::Thing;
@@ -47,9 +46,7 @@ impl Control {
         );
         tracing::error!("{text}");
         tell(Event::new(NODE_SET_BACK, self.name(), text).because("set-back").of_node(keeper.me().0));
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::EndLife, &self.host.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        self.change(Doing::EndLife.of(&self.host.name), [Thing::Record], |control, changing| async move {
             let place = control.own_place()?;
             let incarnation = place.incarnation.max(used);
             control.commit(&changing, vec![set(CLUSTER.into(), &super::Place { incarnation, ..place })]).await

@@ -10,7 +10,6 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
-use super::change::Work;
 use super::doing::Doing;
 use super::turns::Thing;
 use super::{Control, ControlError};
@@ -145,10 +144,9 @@ impl Control {
     /// The name is invalid, taken or not found; [`ControlError::SetUpAlready`], [`ControlError::LastAdmin`],
     /// [`ControlError::TooMany`].
     pub async fn change_user(self: &Rc<Control>, change: UserChange) -> Result<User, ControlError> {
-        let (control, name) = (Rc::clone(self), change.name().to_owned());
+        let name = change.name().to_owned();
         let _: HostName = name.parse()?;
-        self.change(Work::new(Doing::ChangeUser, &name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        self.change(Doing::ChangeUser.of(&name), [Thing::Record], |control, changing| async move {
             let (user, entry) = control.changed_user(change)?;
             control.commit_shared(&changing, vec![entry, set(SET_UP.into(), &true)], Vec::new()).await?;
             Ok(user)
@@ -170,9 +168,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::TooMany`].
     pub async fn add_api_token(self: &Rc<Control>, token: ApiToken) -> Result<(), ControlError> {
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::MakeToken, &token.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        self.change(Doing::MakeToken.of(&token.name), [Thing::Record], |control, changing| async move {
             if control.api_tokens().len() >= API_TOKENS_MAX {
                 return Err(ControlError::TooMany { kind: "token", most: API_TOKENS_MAX });
             }
@@ -187,9 +183,8 @@ impl Control {
     /// # Errors
     /// [`ControlError::NotFound`].
     pub async fn delete_api_token(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
-        let (control, id) = (Rc::clone(self), id.to_owned());
-        self.change(Work::new(Doing::DeleteToken, &id), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        let id = id.to_owned();
+        self.change(Doing::DeleteToken.of(&id), [Thing::Record], |control, changing| async move {
             let known = control.api_token(&id).ok_or_else(|| ControlError::not_found("token", &id))?;
             let gone = delete(format!("{TOKENS}{}", known.id));
             control.commit_shared(&changing, vec![gone], Vec::new()).await
@@ -267,8 +262,8 @@ mod tests {
             let control = Control::current();
             assert_eq!(control.is_set_up(), Some(false));
             let writer = Rc::clone(&control);
-            let written = control.change(Work::new(Doing::ChangeUser, "a"), |changing| async move {
-                let _record = changing.hold([Thing::Record]).await?;
+            let work = Doing::ChangeUser.of("a");
+            let written = control.change(work, [Thing::Record], |_, changing| async move {
                 let marker = set(SET_UP.into(), &["since", "a later version"]);
                 writer.commit_shared(&changing, vec![marker], Vec::new()).await
             });

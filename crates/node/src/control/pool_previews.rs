@@ -8,8 +8,9 @@ use std::rc::Rc;
 
 use store::{FoundPool, LookedAt, NewDisk, OpenPool, Pool};
 
-use super::change::{WaitsFor, Work};
+use super::change::WaitsFor;
 use super::doing::Doing;
+use super::turns::NOTHING;
 use super::{Control, ControlError, ImportSpec, PoolSpec};
 use crate::access::VolumeName;
 
@@ -33,7 +34,7 @@ impl Control {
         let name: VolumeName = spec.name.parse()?;
         self.check_pool_is_new(name.as_str())?;
         let paths: Vec<PathBuf> = spec.disks.iter().map(|disk| disk.path.clone()).collect();
-        self.change(Work::new(Doing::LookAtDisks, &spec.name), |changing| async move {
+        self.change(Doing::LookAtDisks.of(&spec.name), NOTHING, |_, changing| async move {
             changing.waits_for(WaitsFor::Disks(paths));
             Ok(Pool::check_create(&spec.disks, name.as_str(), spec.wipe).await?)
         })
@@ -48,7 +49,7 @@ impl Control {
         let name = name.map(|name| name.parse::<VolumeName>()).transpose()?;
         let options = OpenPool { force, ..self.opening_pool() };
         let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        let look = self.change(Work::new(Doing::LookAtDisks, &disks), |changing| async move {
+        let look = self.change(Doing::LookAtDisks.of(&disks), NOTHING, |_, changing| async move {
             changing.waits_for(WaitsFor::Disks(paths.clone()));
             Ok(Pool::check_open(&paths, &options).await?)
         });
@@ -71,8 +72,8 @@ impl Control {
         wipe: bool,
     ) -> Result<LookedAt, ControlError> {
         self.pool_named(name)?.check_disk(&disk, None)?;
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::LookAtDisks, &name), |changing| async move {
+        let name = name.to_owned();
+        self.change(Doing::LookAtDisks.of(&name), NOTHING, |control, changing| async move {
             changing.waits_for(WaitsFor::Disks(vec![disk.path.clone()]));
             // The pool is not held meanwhile: it could not be closed and opened again.
             let looked_at = Pool::look_at_disk(&disk, wipe).await?;

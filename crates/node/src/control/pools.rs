@@ -12,7 +12,7 @@ use store::{
     StoreError, Usage,
 };
 
-use super::change::{Changing, WaitsFor, Work};
+use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
 use super::filling::Filling;
 use super::leaving::DiskLeaving;
@@ -20,7 +20,7 @@ use super::overcommit::{Overcommit, Promises};
 use super::previous_run::retry_while_held;
 use super::read_errors::DiskReadErrors;
 use super::scrubbing::PoolScrubs;
-use super::turns::Thing;
+use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError, KnownPool, Opened};
 use crate::access::VolumeName;
 use crate::record::{delete, set};
@@ -170,8 +170,7 @@ impl Control {
     /// # Errors
     /// The name is invalid or taken; errors of the store.
     pub async fn create_pool(self: &Rc<Control>, spec: PoolSpec) -> Result<PoolStatus, ControlError> {
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::MakePool, &spec.name), |changing| async move {
+        self.change(Doing::MakePool.of(&spec.name), NOTHING, |control, changing| async move {
             let name: VolumeName = spec.name.parse()?;
             let _pool = changing.hold([Thing::Pool(name.to_string())]).await?;
             control.check_pool_is_new(name.as_str())?;
@@ -207,11 +206,10 @@ impl Control {
     /// Errors of the store; a pool or a volume has the same name; [`ControlError::PoolOfThatName`];
     /// [`ControlError::PoolHereAlready`].
     pub async fn import_pool(self: &Rc<Control>, import: ImportSpec) -> Result<PoolStatus, ControlError> {
-        let control = Rc::clone(self);
         let ImportSpec { paths, name, force } = import;
         let name = name.map(|name| name.parse::<VolumeName>()).transpose()?;
         let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        let imported = self.change(Work::new(Doing::ImportPool, &disks), |changing| async move {
+        let imported = self.change(Doing::ImportPool.of(&disks), NOTHING, |control, changing| async move {
             changing.waits_for(WaitsFor::Disks(paths.clone()));
             let options = OpenPool { force, ..control.opening_pool() };
             // Opening the pool writes to its disks, which may be those of an open pool, by other paths.
@@ -265,10 +263,7 @@ impl Control {
         disk: NewDisk,
         wipe: bool,
     ) -> Result<PoolStatus, ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::GrowPool, &name), |changing| async move {
-            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
-            let pool = control.pool_named(&name)?;
+        self.change_pool(Doing::GrowPool, name, move |control, changing, pool| async move {
             let record = |uncertain| PoolRecord { uncertain, ..PoolRecord::of(&pool) };
             // The record comes first: after a crash, the next start must know where the disk is.
             control.record_pool(&changing, record(Some(disk.path.clone()))).await?;
@@ -280,9 +275,9 @@ impl Control {
             };
             control.attach_present(&pool).await;
             control.record_pool(&changing, record(None)).await?;
-            control.know_pool(&name, &pool.paths(), Opened::Yes(pool.clone()));
+            control.know_pool(&pool.name(), &pool.paths(), Opened::Yes(pool.clone()));
             added?;
-            control.pool(&name)
+            control.pool(&pool.name())
         })
         .await
     }
@@ -297,11 +292,8 @@ impl Control {
         name: &str,
         disk: PathBuf,
     ) -> Result<PoolStatus, ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::ShrinkPool, &name), |changing| async move {
-            // No volume of the pool is changed meanwhile.
-            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
-            let pool = control.pool_named(&name)?;
+        // No volume of the pool is changed meanwhile.
+        self.change_pool(Doing::ShrinkPool, name, move |control, changing, pool| async move {
             pool.check_removal(&disk)?;
             let place = pool.place_of(&disk);
             let others = pool.paths().into_iter().filter(|path| *path != disk).collect();
@@ -317,12 +309,12 @@ impl Control {
             control.attach_present(&pool).await;
             control.let_go_of_removed(&pool).await;
             control.record_pool(&changing, PoolRecord::of(&pool)).await?;
-            control.know_pool(&name, &pool.paths(), Opened::Yes(pool.clone()));
+            control.know_pool(&pool.name(), &pool.paths(), Opened::Yes(pool.clone()));
             removed?;
             if let Some(place) = place {
                 control.forget_read_errors(&changing, &pool, place).await?;
             }
-            control.pool(&name)
+            control.pool(&pool.name())
         })
         .await
     }
@@ -341,13 +333,9 @@ impl Control {
     /// # Errors
     /// [`StoreError::NotGrown`], and other errors of the store.
     pub async fn grow_pool(self: &Rc<Control>, name: &str) -> Result<PoolStatus, ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::GrowDisks, &name), |changing| async move {
-            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
-            let pool = control.pool_named(&name)?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
+        self.change_pool(Doing::GrowDisks, name, |control, _, pool| async move {
             pool.grow().await?;
-            control.pool(&name)
+            control.pool(&pool.name())
         })
         .await
     }
@@ -365,9 +353,9 @@ impl Control {
     /// # Errors
     /// [`ControlError::MappedInPool`], and errors of the store.
     pub async fn export_pool(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        let exported = self.change(Work::new(Doing::ExportPool, &name), |changing| async move {
-            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+        let name = name.to_owned();
+        let work = Doing::ExportPool.of(&name);
+        let exported = self.change(work, [Thing::Pool(name.clone())], |control, changing| async move {
             let pool = control.exportable(&name)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             control.settle_pool(&pool).await;
@@ -413,6 +401,22 @@ impl Control {
         }
         self.check_none_is_mapped(&pool)?;
         Ok(pool)
+    }
+
+    /// Changes an open pool. Nobody else changes or closes it, or changes its volumes, meanwhile.
+    pub(super) async fn change_pool<T: 'static, F: Future<Output = Result<T, ControlError>> + 'static>(
+        self: &Rc<Control>,
+        doing: Doing,
+        name: &str,
+        body: impl FnOnce(Rc<Control>, Rc<Changing>, Pool) -> F + 'static,
+    ) -> Result<T, ControlError> {
+        let name = name.to_owned();
+        self.change(doing.of(&name), [Thing::Pool(name.clone())], |control, changing| async move {
+            let pool = control.pool_named(&name)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            body(control, changing, pool).await
+        })
+        .await
     }
 
     /// The open pool of this name.

@@ -11,11 +11,11 @@ use std::time::Duration;
 use replica::{NodeId, Revision, Slot};
 use store::{CopyState, VolumeInfo};
 
-use super::change::{WaitsFor, Work};
+use super::change::WaitsFor;
 use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
 use super::doing::Doing;
 use super::tidying::TIDY_EVERY;
-use super::turns::Thing;
+use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError, VolumeStatus};
 use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
@@ -376,11 +376,12 @@ impl Control {
         if info.name == name {
             return;
         }
-        let (control, called) = (Rc::clone(self), name.clone());
-        let renamed = self.change(Work::new(Doing::RenameCopy, &info.name), |changing| async move {
+        let called = name.clone();
+        let work = Doing::RenameCopy.of(&info.name);
+        let renamed = self.change(work, NOTHING, |control, changing| async move {
             changing.concerns(id);
             let _name = changing.hold([Thing::VolumeName(name.clone())]).await?;
-            let _volume = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
+            let _volume = changing.hold(Thing::volume_in(id, pool.clone())).await?;
             let pool = control.pool_named(&pool)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             Ok(pool.rename_volume(id, &name).await.map(drop)?)
@@ -447,10 +448,9 @@ impl Control {
     ) -> Result<(), ControlError> {
         let info = self.pool_named(&pool).ok().and_then(|pool| pool.volume(id));
         let Some(info) = info.filter(|info| self.is_left(keeper, info, dropped)) else { return Ok(()) };
-        let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
-        self.change(Work::new(Doing::DeleteCopy, &info.name), |changing| async move {
-            changing.concerns(info.id);
-            let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.clone())]).await?;
+        let keeper = Rc::clone(keeper);
+        let work = Doing::DeleteCopy.of(&info.name);
+        self.change(work, Thing::volume_in(info.id, pool.clone()), |control, changing| async move {
             let Ok(pool) = control.pool_named(&pool) else { return Ok(()) };
             // The change that held the volume until now may have started a new copy with this data.
             let Some(info) = pool.volume(id).filter(|info| control.is_left(&keeper, info, dropped)) else {

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use proto::scsi::LuState;
 use store::{CopyOf, CopyState, MetadataState, Pool, VolumeInfo, VolumeKind};
 
-use super::change::{Changing, WaitsFor, Work};
+use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
 use super::pools::{PoolRecord, key};
 use super::turns::Thing;
@@ -37,9 +37,9 @@ impl Control {
     /// # Errors
     /// [`ControlError::PoolWorks`]; [`ControlError::PoolClosed`] if it could not be opened.
     pub async fn reopen_pool(self: &Rc<Control>, name: &str) -> Result<PoolStatus, ControlError> {
-        let (control, name) = (Rc::clone(self), name.to_owned());
-        self.change(Work::new(Doing::ReopenPool, &name), |changing| async move {
-            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+        let name = name.to_owned();
+        let work = Doing::ReopenPool.of(&name);
+        self.change(work, [Thing::Pool(name.clone())], |control, changing| async move {
             let open = control.pool_that_fails(&name)?;
             let record: Option<PoolRecord> = control.record.borrow().get(&key(&name));
             let record = record.ok_or_else(|| ControlError::not_found("pool", &name))?;

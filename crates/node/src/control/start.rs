@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{Host, HostId, LogMemory, NewDisk, OpenPool, Pool, RamBudget, StoreError};
 
-use super::change::{Changes, Changing, WaitsFor, Work};
+use super::change::{Changes, Changing, WaitsFor};
 use super::doing::Doing;
 use super::ended::EndedJobs;
 use super::members::Door;
@@ -163,9 +163,7 @@ impl Control {
     }
 
     async fn set_identity(self: &Rc<Control>, node: NodeRecord) -> Result<(), ControlError> {
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::WriteIdentity, &node.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        self.change(Doing::WriteIdentity.of(&node.name), [Thing::Record], |control, changing| async move {
             control.commit(&changing, vec![set(NODE.into(), &node)]).await
         })
         .await
@@ -198,10 +196,9 @@ impl Control {
     }
 
     async fn open_known_pool(self: &Rc<Control>, pool: PoolRecord) -> Result<(), ControlError> {
-        let control = Rc::clone(self);
         self.know_pool(&pool.name, &pool.paths, Opened::NotYet(rt::now()));
-        self.change_within(POOL_DEADLINE, Work::new(Doing::OpenPool, &pool.name), |changing| async move {
-            let _pool = changing.hold([Thing::Pool(pool.name.clone())]).await?;
+        let (work, holds) = (Doing::OpenPool.of(&pool.name), [Thing::Pool(pool.name.clone())]);
+        self.change_within(POOL_DEADLINE, work, holds, |control, changing| async move {
             control.open_awaited(&changing, pool).await
         })
         .await

@@ -28,7 +28,22 @@ pub(super) enum Thing {
     Record,
 }
 
+/// For a change that holds nothing, or holds things only for a part of its time.
+pub(super) const NOTHING: [Thing; 0] = [];
+
 impl Thing {
+    /// A volume, as far as the pool of this name has it.
+    pub(super) fn volume_in(id: VolumeId, pool: String) -> [Thing; 2] {
+        [Thing::Volume(id), Thing::VolumesOf(pool)]
+    }
+
+    pub(super) fn as_volume(&self) -> Option<VolumeId> {
+        match self {
+            Thing::Volume(id) => Some(*id),
+            _ => None,
+        }
+    }
+
     fn excludes(&self, other: &Thing) -> bool {
         match (self, other) {
             (Thing::VolumesOf(_), Thing::VolumesOf(_)) => false,
@@ -107,7 +122,7 @@ mod tests {
     use super::*;
 
     fn claim<'a>(turns: &'a Turns, name: &str, things: &[Thing]) -> Held<'a> {
-        turns.claim(things.to_vec(), Work::new(Doing::RepairRecord, name))
+        turns.claim(things.to_vec(), Doing::RepairRecord.of(name))
     }
 
     fn blocker(held: &Held<'_>) -> Option<String> {

@@ -13,7 +13,6 @@ use replica::Revision;
 use serde::{Deserialize, Serialize};
 
 use super::super::access::{HOSTS, TARGETS};
-use super::super::change::Work;
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError, StartError};
@@ -184,9 +183,8 @@ impl Control {
                 saved_at = Some(acts_by);
                 continue;
             }
-            let control = Rc::clone(&self);
-            let kept = self.change(Work::new(Doing::KeepAccess, &self.host.name), |changing| async move {
-                let _record = changing.hold([Thing::Record]).await?;
+            let work = Doing::KeepAccess.of(&self.host.name);
+            let kept = self.change(work, [Thing::Record], |control, changing| async move {
                 control.commit(&changing, vec![set(KNOWN_ACCESS.into(), &known)]).await
             });
             if let Err(error) = kept.await {
@@ -213,8 +211,8 @@ mod tests {
         world.block_on(server, CoreId(0), || async {
             let control = Control::current();
             let writer = Rc::clone(&control);
-            let written = control.change(Work::new(Doing::KeepAccess, "a"), |changing| async move {
-                let _record = changing.hold([Thing::Record]).await?;
+            let work = Doing::KeepAccess.of("a");
+            let written = control.change(work, [Thing::Record], |_, changing| async move {
                 let place = set(CLUSTER.into(), &["since", "a later version"]);
                 writer.commit(&changing, vec![place]).await
             });

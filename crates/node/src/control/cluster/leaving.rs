@@ -17,7 +17,7 @@ use link::NODE_KEY_FILE;
 use serde::{Deserialize, Serialize};
 
 use super::super::access::{HOSTS, TARGETS};
-use super::super::change::{Changing, Work};
+use super::super::change::Changing;
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
@@ -86,9 +86,8 @@ impl Control {
     pub async fn leave_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         let before = self.own_place()?;
         self.check_leaving().await?;
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::LeaveCluster, &self.host.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        let work = Doing::LeaveCluster.of(self.name());
+        self.change(work, [Thing::Record], |control, changing| async move {
             let place = control.place_still(&before)?;
             tracing::warn!(node = place.node, "from its next start this node is in a cluster of its own");
             control.commit(&changing, vec![set(CLUSTER.into(), &Place { leave: true, ..place })]).await
@@ -165,9 +164,8 @@ impl Control {
         if self.rules_to_take_over().is_none() {
             return Ok(());
         }
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::TakeAccessOver, &self.host.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        let work = Doing::TakeAccessOver.of(&self.host.name);
+        self.change(work, [Thing::Record], |control, changing| async move {
             control.take_left_rules_over(&changing).await
         })
         .await?;

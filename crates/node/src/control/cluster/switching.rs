@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use rt::Listener;
 
-use super::super::change::{Changing, Work};
+use super::super::change::Changing;
 use super::super::doing::Doing;
 use super::super::members::NEXT_NODE;
 use super::super::previous_run::retry_while_held;
-use super::super::turns::Thing;
+use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError};
 use super::{ClusterFailure, EnterError};
 use crate::copies::{Frozen, Keeper};
@@ -99,8 +99,8 @@ impl Control {
         self: &Rc<Control>,
         cluster: &str,
     ) -> Result<Vec<SocketAddr>, ControlError> {
-        let (control, cluster) = (Rc::clone(self), cluster.to_owned());
-        self.change(Work::new(Doing::PrepareToJoin, &self.host.name), |changing| async move {
+        let cluster = cluster.to_owned();
+        self.change(Doing::PrepareToJoin.of(&self.host.name), NOTHING, |control, changing| async move {
             let _volumes = changing.hold(control.pools_and_volumes()).await?;
             let keeper = control.cluster_to_leave(&cluster).await?;
             Ok(keeper.map(|keeper| keeper.addresses()).unwrap_or_default())

@@ -23,7 +23,7 @@ use std::time::Duration;
 use proto::scsi::LuState;
 use store::{ClusterId, CopyOf, CopyState, Pool, PoolId, StoreError, VolumeInfo};
 
-use super::super::change::{WaitsFor, Work};
+use super::super::change::WaitsFor;
 use super::super::doing::Doing;
 use super::super::members::NEXT_NODE;
 use super::super::tidying::TIDY_EVERY;
@@ -68,11 +68,10 @@ impl Control {
         keeper: &Rc<Keeper>,
         name: &str,
     ) -> Result<(), ControlError> {
-        let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
+        let keeper = Rc::clone(keeper);
         let (before, pool) = self.volume_and_pool_name(name)?;
-        self.change(Work::new(Doing::AdoptVolume, &before.name), |changing| async move {
-            changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+        let work = Doing::AdoptVolume.of(&before.name);
+        self.change(work, Thing::volume_in(before.id, pool), |control, changing| async move {
             let (pool, volume) = control.volume_still(&before)?;
             control.check_adoption(&keeper, &pool, &volume)?;
             if !keeper.has(volume.id) {
@@ -172,10 +171,8 @@ impl Control {
         id: VolumeId,
     ) -> Result<(), ControlError> {
         let Some(info) = self.volume_in(pool, id) else { return Ok(()) };
-        let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
-        self.change(Work::new(Doing::AdoptVolume, &info.name), |changing| async move {
-            changing.concerns(id);
-            let _volume = changing.hold([Thing::Volume(id)]).await?;
+        let keeper = Rc::clone(keeper);
+        self.change(Doing::AdoptVolume.of(&info.name), [Thing::Volume(id)], |control, changing| async move {
             let Some(volume) = control.volume_in(pool, id).filter(|_| !keeper.has(id)) else { return Ok(()) };
             let disks = control.pool_with(pool).map(|pool| pool.paths()).unwrap_or_default();
             changing.waits_for(WaitsFor::Disks(disks.clone()));

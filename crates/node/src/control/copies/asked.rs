@@ -10,11 +10,11 @@ use store::{
     CopyOf, CopyState, EXTENT_BYTES_MIN, Pool, ReadFailure, STRIPE_UNIT, SpacePolicy, VolumeInfo, VolumeSpec,
 };
 
-use super::super::change::{Changing, WaitsFor, Work};
+use super::super::change::{Changing, WaitsFor};
 use super::super::doing::Doing;
 use super::super::passing::carry_out_here;
 use super::super::read_errors::disk_path;
-use super::super::turns::Thing;
+use super::super::turns::{NOTHING, Thing};
 use super::super::volumes::show_when_full;
 use super::super::{Control, ControlError};
 use crate::copies::{
@@ -91,9 +91,9 @@ impl Control {
     }
 
     async fn make_copy(self: &Rc<Control>, copy: NewCopy) -> Result<(), ControlError> {
-        let (control, keeper, asker) = (Rc::clone(self), self.keeper()?, copy.asker);
+        let (keeper, asker) = (self.keeper()?, copy.asker);
         self.copy_requests.borrow_mut().insert(asker);
-        let made = self.change(Work::new(Doing::MakeCopy, &copy.name), |changing| async move {
+        let made = self.change(Doing::MakeCopy.of(&copy.name), NOTHING, |control, changing| async move {
             control.make_asked_for(&changing, &keeper, copy).await
         });
         // The change may continue, but the node that asked hears that it failed, and does not add the copy.
@@ -144,7 +144,7 @@ impl Control {
             Some(pool) => pool,
             None => self.only_pool()?.name(),
         };
-        let _name = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
+        let _name = changing.hold(Thing::volume_in(id, pool.clone())).await?;
         let pool = self.pool_named(&pool)?;
         let is_given_up = || !self.copy_requests.borrow().contains(&copy.asker);
         let given_up = ClusterError::Conflict(copy.name.clone());
@@ -256,8 +256,7 @@ impl Control {
             self.copy_requests.borrow_mut().remove(&asker);
             self.forget_asker(volume, asker);
         }
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::DropCopy, id), |changing| async move {
+        self.change(Doing::DropCopy.of(id), NOTHING, |control, changing| async move {
             control.drop_copy_here(&changing, volume, asker.is_some()).await
         })
         .await
@@ -276,7 +275,7 @@ impl Control {
         drop(changing.hold([Thing::Volume(volume)]).await?);
         let found = self.current_of(self.copies_of(volume));
         let Some(pool) = found.map(|(pool, _)| pool.name()) else { return Ok(()) };
-        let _volume = changing.hold([Thing::Volume(volume), Thing::VolumesOf(pool.clone())]).await?;
+        let _volume = changing.hold(Thing::volume_in(volume, pool.clone())).await?;
         let pool = self.pool_named(&pool)?;
         self.delete_unrecorded(changing, &pool, volume, given_up).await
     }
@@ -389,10 +388,9 @@ impl Control {
         pool: String,
         id: VolumeId,
     ) -> Result<(), ControlError> {
-        let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
-        self.change(Work::new(Doing::DeleteCopy, &id.to_string()), |changing| async move {
-            changing.concerns(id);
-            let _volume = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
+        let keeper = Rc::clone(keeper);
+        let work = Doing::DeleteCopy.of(&id.to_string());
+        self.change(work, Thing::volume_in(id, pool.clone()), |control, changing| async move {
             let pool = control.pool_named(&pool)?;
             // A node may have asked for it meanwhile, and have added it.
             if is_left_blank(&keeper, &pool, id) {
@@ -404,8 +402,8 @@ impl Control {
     }
 
     async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<(), ControlError> {
-        let (control, (before, _)) = (Rc::clone(self), self.volume_and_pool_name(id)?);
-        self.change(Work::new(Doing::GrowCopy, &before.name), |changing| async move {
+        let (before, _) = self.volume_and_pool_name(id)?;
+        self.change(Doing::GrowCopy.of(&before.name), NOTHING, |control, changing| async move {
             control.grow_copy_here(&changing, &before.id.to_string(), size).await
         })
         .await
@@ -421,7 +419,7 @@ impl Control {
     ) -> Result<(), ControlError> {
         let (before, pool) = self.volume_and_pool_name(id)?;
         changing.concerns(before.id);
-        let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+        let _volume = changing.hold(Thing::volume_in(before.id, pool)).await?;
         let (pool, before) = self.volume_to_change(&before)?;
         if before.capacity >= size {
             return Ok(());
@@ -438,11 +436,11 @@ impl Control {
         id: &str,
         space: SpacePolicy,
     ) -> Result<(), ControlError> {
-        let (control, (before, _)) = (Rc::clone(self), self.volume_and_pool_name(id)?);
+        let (before, _) = self.volume_and_pool_name(id)?;
         if before.space == space {
             return Ok(());
         }
-        self.change(Work::new(Doing::SetSpaceOfCopy, &before.name), |changing| async move {
+        self.change(Doing::SetSpaceOfCopy.of(&before.name), NOTHING, |control, changing| async move {
             control.set_space_here(&changing, &before.id.to_string(), space).await
         })
         .await
@@ -457,7 +455,7 @@ impl Control {
     ) -> Result<(), ControlError> {
         let (before, pool) = self.volume_and_pool_name(id)?;
         changing.concerns(before.id);
-        let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+        let _volume = changing.hold(Thing::volume_in(before.id, pool)).await?;
         let (pool, before) = self.volume_to_change(&before)?;
         if before.space == space {
             return Ok(());
@@ -474,10 +472,9 @@ impl Control {
         self: &Rc<Control>,
         id: VolumeId,
     ) -> Result<(), ControlError> {
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(&id.to_string())?);
-        self.change(Work::new(Doing::SetCompressionOfCopy, &before.name), |changing| async move {
-            changing.concerns(id);
-            let _volume = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool)]).await?;
+        let (before, pool) = self.volume_and_pool_name(&id.to_string())?;
+        let work = Doing::SetCompressionOfCopy.of(&before.name);
+        self.change(work, Thing::volume_in(id, pool), |control, changing| async move {
             let (pool, _) = control.volume_to_change(&before)?;
             // Only now: whoever comes last follows what the record has last.
             let recorded = control.keeper()?.volume(id).and_then(|volume| volume.entry.compression.known());

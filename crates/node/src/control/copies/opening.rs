@@ -8,8 +8,8 @@ use base::{BlockSize, ByteLen};
 use replica::{Incarnation, Slot};
 use store::{CopyState, MetadataState, PoolId, Stripe, VolumeInfo, VolumeKind};
 
-use super::super::change::Work;
 use super::super::doing::Doing;
+use super::super::turns::NOTHING;
 use super::super::volumes::open_on_all_cores;
 use super::super::{Control, ControlError};
 use crate::copies::{Address, Copies, CopyEntry, SliceCopy};
@@ -228,8 +228,8 @@ impl Control {
 
     /// Closes a volume that has no copy on this node any more.
     pub(crate) async fn close_copy(self: &Rc<Control>, id: VolumeId) {
-        let control = Rc::clone(self);
-        let closed = self.change(Work::new(Doing::CloseCopy, &id.to_string()), |changing| async move {
+        let work = Doing::CloseCopy.of(&id.to_string());
+        let closed = self.change(work, NOTHING, |control, changing| async move {
             changing.concerns(id);
             if let Ok((pool, _)) = control.volume_named(&id.to_string()) {
                 control.close_volume(&changing, &pool, id).await;

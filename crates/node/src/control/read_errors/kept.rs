@@ -14,7 +14,7 @@ use base::Instant;
 use serde::{Deserialize, Serialize};
 use store::{Pool, PoolId, VolumeId};
 
-use super::super::change::{Changing, Work};
+use super::super::change::Changing;
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
@@ -176,9 +176,7 @@ impl Control {
     }
 
     async fn write_read_errors(self: &Rc<Control>) -> Result<(), ControlError> {
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::WriteReadErrors, self.name()), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        self.change(Doing::WriteReadErrors.of(self.name()), [Thing::Record], |control, changing| async move {
             let unix_now = (Shard::current().config().unix_now)();
             let (changes, written) = control.read_errors.unwritten(rt::now(), unix_now);
             control.commit(&changing, changes).await?;
@@ -213,9 +211,7 @@ impl Control {
         if self.read_errors.open_of(id).is_empty() {
             return Ok(());
         }
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::AcknowledgeReadErrors, pool), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        self.change(Doing::AcknowledgeReadErrors.of(pool), [Thing::Record], |control, changing| async move {
             let seen = control.read_errors.open_of(id);
             let changes = seen.iter().map(|(place, _)| delete(key(*place))).collect();
             control.commit(&changing, changes).await?;

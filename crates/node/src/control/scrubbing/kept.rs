@@ -10,7 +10,6 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use store::PoolId;
 
-use super::super::change::Work;
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::{Control, PoolScrubs, ScrubEnd, ScrubFound};
@@ -185,9 +184,8 @@ impl Control {
         if self.scrubs.kept.unwritten.borrow().is_empty() {
             return;
         }
-        let control = Rc::clone(self);
-        let saved = self.change(Work::new(Doing::WriteScrubs, self.name()), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
+        let work = Doing::WriteScrubs.of(self.name());
+        let saved = self.change(work, [Thing::Record], |control, changing| async move {
             let kept = &control.scrubs.kept;
             let places = kept.unwritten.take();
             let written = control.commit(&changing, kept.changes(&places)).await;

@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use base::{BlockCount, ByteLen};
 use proto::scsi::LuConfig;
-use store::{Compression, Pool, SpacePolicy, WhenFull};
+use store::{Compression, Pool, SpacePolicy, VolumeInfo, WhenFull};
 
-use super::super::change::{WaitsFor, Work};
+use super::super::change::{Changing, WaitsFor};
 use super::super::doing::Doing;
-use super::super::turns::Thing;
+use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError};
 use super::{VolumeStatus, check_space, compression_in_logs, has_empty_slices, whole_blocks};
 use crate::access::VolumeName;
@@ -46,14 +46,26 @@ impl Control {
         name: &str,
         size: ByteLen,
     ) -> Result<VolumeStatus, ControlError> {
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
-        self.change(Work::new(Doing::GrowVolume, &before.name), |changing| async move {
+        self.change_recorded(Doing::GrowVolume, name, move |control, changing, info| async move {
+            control.grow_replicated(&changing, &info, size).await
+        })
+        .await
+    }
+
+    /// Changes a volume in the cluster's record. Each node holds the volume for its own part.
+    async fn change_recorded<F: Future<Output = Result<(), ControlError>> + 'static>(
+        self: &Rc<Control>,
+        doing: Doing,
+        name: &str,
+        change: impl FnOnce(Rc<Control>, Rc<Changing>, VolumeInfo) -> F + 'static,
+    ) -> Result<VolumeStatus, ControlError> {
+        let (before, pool) = self.volume_and_pool_name(name)?;
+        self.change(doing.of(&before.name), NOTHING, |control, changing| async move {
             changing.concerns(before.id);
-            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (_, before) = control.volume_to_change(&before)?;
-            // Each node holds the volume for its own part.
+            let volume = changing.hold(Thing::volume_in(before.id, pool)).await?;
+            let (_, info) = control.volume_to_change(&before)?;
             drop(volume);
-            control.grow_replicated(&changing, &before, size).await?;
+            change(Rc::clone(&control), changing, info).await?;
             control.volume(&before.id.to_string())
         })
         .await
@@ -89,15 +101,8 @@ impl Control {
         name: &str,
         change: SpaceChange,
     ) -> Result<VolumeStatus, ControlError> {
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
-        self.change(Work::new(Doing::SetSpace, &before.name), |changing| async move {
-            changing.concerns(before.id);
-            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (_, before) = control.volume_to_change(&before)?;
-            // Each node holds the volume for its own part.
-            drop(volume);
-            control.set_space_replicated(&changing, &before, change).await?;
-            control.volume(&before.id.to_string())
+        self.change_recorded(Doing::SetSpace, name, move |control, changing, info| async move {
+            control.set_space_replicated(&changing, &info, change).await
         })
         .await
     }
@@ -130,11 +135,11 @@ impl Control {
         new_name: &str,
     ) -> Result<VolumeStatus, ControlError> {
         let new_name: VolumeName = new_name.parse()?;
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
-        self.change(Work::new(Doing::RenameVolume, &before.name), |changing| async move {
+        let (before, pool) = self.volume_and_pool_name(name)?;
+        self.change(Doing::RenameVolume.of(&before.name), NOTHING, |control, changing| async move {
             changing.concerns(before.id);
             let _name = changing.hold([Thing::VolumeName(new_name.to_string())]).await?;
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let _volume = changing.hold(Thing::volume_in(before.id, pool)).await?;
             if control.volume_named(new_name.as_str()).is_ok() {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
             }
@@ -166,16 +171,9 @@ impl Control {
         name: &str,
         compression: Compression,
     ) -> Result<VolumeStatus, ControlError> {
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
-        self.change(Work::new(Doing::SetCompression, &before.name), |changing| async move {
-            changing.concerns(before.id);
-            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (_, before) = control.volume_to_change(&before)?;
-            // Each node holds the volume for its own part.
-            drop(volume);
+        self.change_recorded(Doing::SetCompression, name, move |control, changing, info| async move {
             changing.waits_for(WaitsFor::ClusterRecord);
-            control.set_compression_replicated(&before, compression).await?;
-            control.volume(&before.id.to_string())
+            control.set_compression_replicated(&info, compression).await
         })
         .await
     }

@@ -15,10 +15,10 @@ use proto::scsi::LuConfig;
 use rt::sync::{Notify, Semaphore};
 use store::{Compression, MetadataState, Pool, SliceError, SpacePolicy, StoreError, VolumeInfo, VolumeKind};
 
-use super::super::change::{WaitsFor, Work};
+use super::super::change::WaitsFor;
 use super::super::doing::Doing;
 use super::super::filling::THRESHOLDS;
-use super::super::turns::Thing;
+use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
 use super::VolumeStatus;
 use crate::canary::{Canary, makes};
@@ -148,11 +148,12 @@ impl Control {
         name: &str,
         kind: VolumeKind,
     ) -> Result<VolumeStatus, ControlError> {
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
+        let (before, pool) = self.volume_and_pool_name(name)?;
         let id = before.id.to_string();
-        let changed = self.change(Work::new(Doing::ConvertVolume, &before.name), |changing| async move {
+        let work = Doing::ConvertVolume.of(&before.name);
+        let changed = self.change(work, NOTHING, |control, changing| async move {
             changing.concerns(before.id);
-            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let volume = changing.hold(Thing::volume_in(before.id, pool)).await?;
             let (pool, before) = control.volume_to_change(&before)?;
             control.check_convertible(&pool, &before, kind)?;
             // Each node holds the volume for its own part.
@@ -250,14 +251,12 @@ impl Control {
         kind: VolumeKind,
         compression: Compression,
     ) -> Result<(), ControlError> {
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(&id.to_string())?);
+        let (before, pool) = self.volume_and_pool_name(&id.to_string())?;
         if before.converting.unwrap_or(before.kind) == kind {
             return Ok(());
         }
-        let name = before.name.clone();
-        self.change(Work::new(Doing::BeginConversion, &name), |changing| async move {
-            changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+        let work = Doing::BeginConversion.of(&before.name);
+        self.change(work, Thing::volume_in(before.id, pool), |control, changing| async move {
             let (pool, info) = control.volume_to_change(&before)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             match info.converting {
@@ -440,10 +439,10 @@ impl Control {
     /// changes of it do not wait.
     pub(in crate::control) async fn free_left(self: Rc<Control>, id: VolumeId) {
         let Ok((before, pool)) = self.volume_and_pool_name(&id.to_string()) else { return };
-        let (control, name) = (Rc::clone(&self), before.name.clone());
-        let freed = self.change(Work::new(Doing::FreeLayout, &name), |changing| async move {
+        let name = before.name.clone();
+        let freed = self.change(Doing::FreeLayout.of(&name), NOTHING, |control, changing| async move {
             // A switch or a cancellation may still be under way.
-            drop(changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?);
+            drop(changing.hold(Thing::volume_in(before.id, pool)).await?);
             let (pool, info) = control.volume_still(&before)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             Ok(pool.free_left_layouts(info.id, changing.zeroing()).await?)
@@ -498,11 +497,9 @@ impl Control {
     /// Makes the layout that this node's copy was converted to the only one. Returns whether it is; the inner
     /// error is that of a slice that cannot be switched yet.
     async fn switch(self: &Rc<Control>, id: VolumeId) -> Result<Result<bool, SliceError>, ControlError> {
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(&id.to_string())?);
-        let name = before.name.clone();
-        self.change(Work::new(Doing::SwitchLayout, &name), |changing| async move {
-            changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+        let (before, pool) = self.volume_and_pool_name(&id.to_string())?;
+        let work = Doing::SwitchLayout.of(&before.name);
+        self.change(work, Thing::volume_in(before.id, pool), |control, changing| async move {
             let (pool, info) = control.volume_to_change(&before)?;
             if info.converting.is_none() {
                 return Ok(Ok(false));

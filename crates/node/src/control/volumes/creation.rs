@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use super::super::change::{Changing, Work};
+use super::super::change::Changing;
 use super::super::doing::Doing;
-use super::super::turns::Thing;
+use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError, Ranking};
 use super::{NewVolume, check_space, whole_blocks};
 use crate::access::VolumeName;
@@ -18,8 +18,7 @@ impl Control {
     /// # Errors
     /// An invalid name or size; a name that is taken; no pool, no space, or no free LUN; too few nodes.
     pub async fn create_volume(self: &Rc<Control>, new: NewVolume) -> Result<VolumeId, ControlError> {
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::MakeVolume, &new.name), |changing| async move {
+        self.change(Doing::MakeVolume.of(&new.name), NOTHING, |control, changing| async move {
             control.make_volume(&changing, new).await
         })
         .await

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use replica::NodeId;
 
-use super::super::change::{Changing, WaitsFor, Work};
+use super::super::change::{Changing, WaitsFor};
 use super::super::doing::Doing;
-use super::super::turns::Thing;
+use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError};
 use crate::copies::{CopyEntry, VolumeEntry, volume_key};
 use crate::volume::VolumeId;
@@ -21,10 +21,10 @@ impl Control {
     /// # Errors
     /// [`ControlError::Mapped`]; [`ControlError::InSeveralPools`].
     pub async fn delete_volume(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
-        let (control, (volume, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
-        self.change(Work::new(Doing::DeleteVolume, &volume.name), |changing| async move {
+        let (volume, pool) = self.volume_and_pool_name(name)?;
+        self.change(Doing::DeleteVolume.of(&volume.name), NOTHING, |control, changing| async move {
             changing.concerns(volume.id);
-            let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool)]).await?;
+            let _volume = changing.hold(Thing::volume_in(volume.id, pool)).await?;
             let (pool, volume) = control.volume_to_change(&volume)?;
             control.keeper()?.check_entry(&volume_key(volume.id))?;
             control.unmap_volume(&changing, volume.id, &volume.name, force).await?;
@@ -73,8 +73,8 @@ impl Control {
     /// # Errors
     /// As [`Control::unreachable_volume`]; [`ControlError::Mapped`]; those of the record.
     pub async fn delete_unreachable(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
-        let (control, (id, entry)) = (Rc::clone(self), self.unreachable_volume(name)?);
-        self.change(Work::new(Doing::DeleteVolume, &entry.name), |changing| async move {
+        let (id, entry) = self.unreachable_volume(name)?;
+        self.change(Doing::DeleteVolume.of(&entry.name), NOTHING, |control, changing| async move {
             changing.concerns(id);
             let volume = changing.hold([Thing::Volume(id)]).await?;
             // A node may have returned meanwhile.
