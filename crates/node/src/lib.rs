@@ -77,11 +77,7 @@ async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec
     let listeners = control.listen(&config.portals).await?;
     let addresses: Vec<SocketAddr> = listeners.iter().map(rt::Listener::local_address).collect();
     let portals = addresses.clone();
-    on_all_cores(move || {
-        let portals = portals.clone();
-        async move { Shard::current().set_portals(portals) }
-    })
-    .await;
+    on_all_cores(move || async move { Shard::current().set_portals(portals) }).await;
     let logins = Rc::default();
     for listener in listeners {
         rt::spawn(portal::serve(listener, Rc::clone(&logins))).detach();

@@ -497,7 +497,7 @@ impl Drop for Turn {
 }
 
 /// Runs an async function on every core, including this one, concurrently. Returns the results by core.
-pub async fn on_all_cores<T, F>(function: impl Fn() -> F + Clone + Send + 'static) -> Vec<T>
+pub async fn on_all_cores<T, F>(function: impl FnOnce() -> F + Clone + Send + 'static) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + 'static,
@@ -521,7 +521,7 @@ pub struct SilentCore(CoreId);
 /// # Errors
 /// [`SilentCore`].
 pub async fn ask_all_cores<T, F>(
-    function: impl Fn() -> F + Clone + Send + 'static,
+    function: impl FnOnce() -> F + Clone + Send + 'static,
 ) -> Result<Vec<T>, SilentCore>
 where
     T: Send + 'static,
@@ -536,7 +536,7 @@ where
 /// Returns what each core answers within `deadline`, by core; `None` if it does not answer.
 pub async fn ask_each_core<T, F>(
     deadline: Duration,
-    function: impl Fn() -> F + Clone + Send + 'static,
+    function: impl FnOnce() -> F + Clone + Send + 'static,
 ) -> Vec<(CoreId, Option<T>)>
 where
     T: Send + 'static,

@@ -531,15 +531,12 @@ fn in_record(change: &AccessChange) -> Change {
 /// Gives every core new access rules. Sessions and units that they do not concern are not disturbed.
 pub(super) async fn announce(access: Access, concerned: Concerned) {
     let (access, concerned) = (Arc::new(access), Arc::new(concerned));
-    on_all_cores(move || {
-        let (access, concerned) = (Arc::clone(&access), Arc::clone(&concerned));
-        async move {
-            let shard = Shard::current();
-            for unit in concerned.volumes().filter_map(|volume| shard.unit(volume)) {
-                unit.look_at_targets(&access);
-            }
-            shard.set_access(access, &concerned);
+    on_all_cores(move || async move {
+        let shard = Shard::current();
+        for unit in concerned.volumes().filter_map(|volume| shard.unit(volume)) {
+            unit.look_at_targets(&access);
         }
+        shard.set_access(access, &concerned);
     })
     .await;
 }

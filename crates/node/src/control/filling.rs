@@ -80,12 +80,9 @@ impl Control {
         let volumes = pool.volumes().into_iter().filter(|volume| volume.kind == VolumeKind::Log);
         let ids: Vec<_> = volumes.map(|volume| volume.id).collect();
         rt::spawn(async move {
-            on_all_cores(move || {
-                let ids = ids.clone();
-                async move {
-                    for unit in ids.iter().filter_map(|id| Shard::current().unit(*id)) {
-                        unit.brain().borrow_mut().attention_to_all(attention);
-                    }
+            on_all_cores(move || async move {
+                for unit in ids.iter().filter_map(|id| Shard::current().unit(*id)) {
+                    unit.brain().borrow_mut().attention_to_all(attention);
                 }
             })
             .await;

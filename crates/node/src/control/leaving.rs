@@ -199,14 +199,11 @@ impl Control {
     async fn move_part(&self, pool: &Pool, moving: Moving) -> Result<(), ControlError> {
         let id = moving.volume;
         let part = moving.part.clone();
-        let held = on_all_cores(move || {
-            let part = part.clone();
-            async move {
-                // One of them may wait for a disk that hangs, or for another node.
-                match rt::timeout(HELD_WITHIN, hold_here(id, &part)).await {
-                    Ok(held) => held,
-                    Err(rt::Elapsed) => Err(SliceError::Unavailable),
-                }
+        let held = on_all_cores(move || async move {
+            // One of them may wait for a disk that hangs, or for another node.
+            match rt::timeout(HELD_WITHIN, hold_here(id, &part)).await {
+                Ok(held) => held,
+                Err(rt::Elapsed) => Err(SliceError::Unavailable),
             }
         })
         .await;

@@ -15,12 +15,9 @@ impl Control {
     /// continues. If the volume is not open here, nothing happens: the caller sets the paths again when the
     /// volume is opened.
     pub async fn set_paths(&self, volume: VolumeId, paths: Paths) {
-        on_all_cores(move || {
-            let paths = paths.clone();
-            async move {
-                if let Some(unit) = Shard::current().unit(volume) {
-                    unit.set_paths(paths);
-                }
+        on_all_cores(move || async move {
+            if let Some(unit) = Shard::current().unit(volume) {
+                unit.set_paths(paths);
             }
         })
         .await;
@@ -29,10 +26,6 @@ impl Control {
     /// Sets the portals of the other nodes of the cluster, for initiators that ask for a target's portals or
     /// for the names of a volume's ports.
     pub async fn set_peer_portals(&self, portals: BTreeMap<NodeNumber, NodePortals>) {
-        on_all_cores(move || {
-            let portals = portals.clone();
-            async move { Shard::current().set_peer_portals(portals) }
-        })
-        .await;
+        on_all_cores(move || async move { Shard::current().set_peer_portals(portals) }).await;
     }
 }

@@ -454,23 +454,16 @@ impl Control {
     /// Attaches a pool's disks on all cores.
     pub(super) async fn attach_disks(&self, pool: &Pool) {
         let (id, disks) = (pool.id(), pool.share_disks());
-        on_all_cores(move || {
-            let disks = disks.clone();
-            async move { Shard::current().add_disks(id, disks.attach()) }
-        })
-        .await;
+        on_all_cores(move || async move { Shard::current().add_disks(id, disks.attach()) }).await;
     }
 
     /// Attaches the disks that were added to a pool on all cores, and drops those that were removed.
     async fn attach_present(&self, pool: &Pool) {
         let (id, disks) = (pool.id(), pool.share_disks());
-        on_all_cores(move || {
-            let disks = disks.clone();
-            async move {
-                let shard = Shard::current();
-                if let Some(known) = shard.disks(id) {
-                    shard.add_disks(id, disks.attach_added(&known));
-                }
+        on_all_cores(move || async move {
+            let shard = Shard::current();
+            if let Some(known) = shard.disks(id) {
+                shard.add_disks(id, disks.attach_added(&known));
             }
         })
         .await;

@@ -109,11 +109,7 @@ impl Control {
             let _record = changing.hold([Thing::Record]).await?;
             // Otherwise the end of an opening under way would end this wait.
             self.set_closing(&pool, true);
-            on_all_cores(move || {
-                let expected = expected.clone();
-                async move { Shard::current().expect_back(&expected) }
-            })
-            .await;
+            on_all_cores(move || async move { Shard::current().expect_back(&expected) }).await;
             self.announce_volumes().await;
         }
         self.set_volumes_aside(changing, &pool).await;
@@ -220,11 +216,7 @@ impl Control {
 
     /// Tells all cores that these volumes are back, or will not come back soon.
     async fn tell_back(&self, volumes: BTreeSet<VolumeId>) {
-        on_all_cores(move || {
-            let volumes = volumes.clone();
-            async move { Shard::current().stop_expecting(&volumes) }
-        })
-        .await;
+        on_all_cores(move || async move { Shard::current().stop_expecting(&volumes) }).await;
     }
 
     /// The volumes of this pool that were set aside.

@@ -101,14 +101,10 @@ impl Session {
     /// requires (RFC 7143 11.5.1). Sessions that began after the response stay.
     async fn end_all_of_target(&self, answered: Instant) {
         let Some(target) = self.target().map(str::to_owned) else { return };
-        on_all_cores(move || {
-            let target = target.clone();
-            async move {
-                let is_dropped =
-                    |it: &Rc<Session>| it.target() == Some(target.as_str()) && it.began <= answered;
-                for session in Shard::current().sessions().into_iter().filter(is_dropped) {
-                    session.end(CloseReason::Reset);
-                }
+        on_all_cores(move || async move {
+            let is_dropped = |it: &Rc<Session>| it.target() == Some(target.as_str()) && it.began <= answered;
+            for session in Shard::current().sessions().into_iter().filter(is_dropped) {
+                session.end(CloseReason::Reset);
             }
         })
         .await;

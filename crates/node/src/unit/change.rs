@@ -159,24 +159,18 @@ pub async fn until_orphans_ended(id: VolumeId) {
 /// aborts can take effect.
 pub async fn install_on_all_cores(id: VolumeId, state: Option<LuState>, notices: Vec<Notice>, abort: Abort) {
     if state.is_some() || !notices.is_empty() {
-        on_all_cores(move || {
-            let (state, notices) = (state.clone(), notices.clone());
-            async move {
-                if let Some(unit) = Shard::current().unit(id) {
-                    unit.install(state, notices);
-                }
+        on_all_cores(move || async move {
+            if let Some(unit) = Shard::current().unit(id) {
+                unit.install(state, notices);
             }
         })
         .await;
     }
     if abort != Abort::NONE {
-        let aborted = on_all_cores(move || {
-            let abort = abort.clone();
-            async move {
-                match abort {
-                    Abort::Of(victims) => Shard::current().abort_commands_of(id, &victims).await,
-                    Abort::All => Shard::current().abort_all(id).await,
-                }
+        let aborted = on_all_cores(move || async move {
+            match abort {
+                Abort::Of(victims) => Shard::current().abort_commands_of(id, &victims).await,
+                Abort::All => Shard::current().abort_all(id).await,
             }
         });
         waiting_for(id, "commands to be aborted", aborted).await;

@@ -79,13 +79,10 @@ impl Control {
     ) -> Result<(), ControlError> {
         let pool_id = pool.id();
         let specs = self.specs_by_core(pool, id)?;
-        on_all_cores(move || {
-            let specs = specs.clone();
-            async move {
-                let shard = Shard::current();
-                if let (Some(volume), Some(disks)) = (shard.volume(id), shard.disks(pool_id)) {
-                    volume.grow(specs[usize::from(rt::core().0)].clone(), &disks);
-                }
+        on_all_cores(move || async move {
+            let shard = Shard::current();
+            if let (Some(volume), Some(disks)) = (shard.volume(id), shard.disks(pool_id)) {
+                volume.grow(specs[usize::from(rt::core().0)].clone(), &disks);
             }
         })
         .await;

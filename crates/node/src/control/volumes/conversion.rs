@@ -304,13 +304,10 @@ impl Control {
     async fn tell_conversion(&self, pool: &Pool, id: VolumeId) -> Result<(), ControlError> {
         let _turn = self.conversions.layouts.hold(id).await;
         let (pool_id, specs) = (pool.id(), self.specs_by_core(pool, id)?);
-        on_all_cores(move || {
-            let specs = specs.clone();
-            async move {
-                let shard = Shard::current();
-                if let (Some(unit), Some(disks)) = (shard.unit(id), shard.disks(pool_id)) {
-                    unit.volume().begin_conversion(&specs[usize::from(rt::core().0)], &disks);
-                }
+        on_all_cores(move || async move {
+            let shard = Shard::current();
+            if let (Some(unit), Some(disks)) = (shard.unit(id), shard.disks(pool_id)) {
+                unit.volume().begin_conversion(&specs[usize::from(rt::core().0)], &disks);
             }
         })
         .await;

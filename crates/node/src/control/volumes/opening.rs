@@ -153,15 +153,12 @@ impl Control {
 /// many volumes there are.
 pub(in crate::control) async fn open_on_all_cores(openings: Vec<Opening>) -> bool {
     let openings: Arc<[Opening]> = openings.into();
-    let whole = on_all_cores(move || {
-        let openings = Arc::clone(&openings);
-        async move {
-            let mut whole = true;
-            for opening in openings.iter() {
-                whole &= open_here(opening).await;
-            }
-            whole
+    let whole = on_all_cores(move || async move {
+        let mut whole = true;
+        for opening in openings.iter() {
+            whole &= open_here(opening).await;
         }
+        whole
     });
     whole.await.into_iter().all(|whole| whole)
 }

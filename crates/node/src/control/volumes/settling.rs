@@ -50,15 +50,12 @@ async fn settle(volumes: Vec<VolumeId>, idle: Duration) {
         return;
     }
     let volumes: Arc<[VolumeId]> = volumes.into();
-    on_all_cores(move || {
-        let volumes = Arc::clone(&volumes);
-        async move {
-            let shard = Shard::current();
-            let units = volumes.iter().filter_map(|id| shard.unit(*id));
-            // Together: they share the flushes of their disks, and none waits for the disk of another one.
-            let settle = |unit: Rc<Unit>| async move { unit.volume().settle(idle).await };
-            rt::join_all(units.map(settle)).await;
-        }
+    on_all_cores(move || async move {
+        let shard = Shard::current();
+        let units = volumes.iter().filter_map(|id| shard.unit(*id));
+        // Together: they share the flushes of their disks, and none waits for the disk of another one.
+        let settle = |unit: Rc<Unit>| async move { unit.volume().settle(idle).await };
+        rt::join_all(units.map(settle)).await;
     })
     .await;
 }

@@ -100,11 +100,7 @@ impl Keeper {
             (dealt.budget, dealt.turns) = (budget, turns.clone());
             (budget, turns)
         };
-        on_all_cores(move || {
-            let turns = turns.clone();
-            async move { Copies::current().keep_to(budget, turns) }
-        })
-        .await;
+        on_all_cores(move || async move { Copies::current().keep_to(budget, turns) }).await;
     }
 
     /// Stops the cores from giving anything to copies whose resyncs are paused.
@@ -122,11 +118,7 @@ impl Keeper {
             return;
         }
         self.dealt.borrow_mut().paused.clone_from(&paused);
-        on_all_cores(move || {
-            let paused = paused.clone();
-            async move { Copies::current().set_paused(paused) }
-        })
-        .await;
+        on_all_cores(move || async move { Copies::current().set_paused(paused) }).await;
     }
 
     fn waiting(&self, volumes: &BTreeSet<u32>) -> Vec<Waiting> {

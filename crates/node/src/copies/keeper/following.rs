@@ -235,15 +235,12 @@ impl Keeper {
         if !due.is_empty() {
             self.activations.set(self.activations.get() + 1);
             let due: Arc<[(u32, ByteLen, Activation)]> = due.into();
-            on_all_cores(move || {
-                let due = Arc::clone(&due);
-                async move {
-                    let copies = Copies::current();
-                    for (volume, size, activation) in due.iter() {
-                        for copy in copies.slices_of(*volume) {
-                            copy.grow(*size);
-                            copy.activate(activation.clone());
-                        }
+            on_all_cores(move || async move {
+                let copies = Copies::current();
+                for (volume, size, activation) in due.iter() {
+                    for copy in copies.slices_of(*volume) {
+                        copy.grow(*size);
+                        copy.activate(activation.clone());
                     }
                 }
             })

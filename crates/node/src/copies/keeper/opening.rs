@@ -425,14 +425,11 @@ impl Keeper {
 /// Removes the slices of these volumes from all cores.
 async fn take_out(volumes: Vec<u32>) {
     let volumes: Arc<[u32]> = volumes.into();
-    on_all_cores(move || {
-        let volumes = Arc::clone(&volumes);
-        async move {
-            let copies = Copies::current();
-            for number in volumes.iter() {
-                copies.slices_of(*number).iter().for_each(SliceCopy::leave);
-                copies.remove(*number);
-            }
+    on_all_cores(move || async move {
+        let copies = Copies::current();
+        for number in volumes.iter() {
+            copies.slices_of(*number).iter().for_each(SliceCopy::leave);
+            copies.remove(*number);
         }
     })
     .await;

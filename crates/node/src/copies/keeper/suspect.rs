@@ -101,15 +101,9 @@ impl Keeper {
             rt::next_turn().await;
         }
         if !turned.is_empty() {
-            on_all_cores(move || {
-                let turned = turned.clone();
-                async move {
-                    for (volume, given_up) in turned {
-                        Copies::current()
-                            .slices_of(volume)
-                            .iter()
-                            .for_each(|copy| copy.set_given_up(given_up));
-                    }
+            on_all_cores(move || async move {
+                for (volume, given_up) in turned {
+                    Copies::current().slices_of(volume).iter().for_each(|copy| copy.set_given_up(given_up));
                 }
             })
             .await;

@@ -223,11 +223,7 @@ async fn listen(address: SocketAddr) -> io::Result<Listener> {
 async fn show_portals(address: IpAddr, portals: Vec<SocketAddr>, group: u16) {
     let portals: Vec<FloatingPortal> =
         portals.into_iter().map(|portal| FloatingPortal { portal, group }).collect();
-    on_all_cores(move || {
-        let portals = portals.clone();
-        async move { Shard::current().set_floating(address, portals) }
-    })
-    .await;
+    on_all_cores(move || async move { Shard::current().set_floating(address, portals) }).await;
 }
 
 /// Cuts off sessions with a connection to the address; returns their TSIHs.
