@@ -44,42 +44,24 @@ pub struct LostBlocks {
 pub type LostUnits = BTreeMap<u64, u32>;
 
 /// What one copy says to another; see the module.
+///
+/// A `ts` is the place of a write in the order. What answers a message has its `round`, `probe` or `sync`.
 #[derive(Clone, Debug)]
+#[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum Message {
     /// A write: the receiver takes it wherever it is newer than what the receiver has.
-    Invalidate {
-        /// The acknowledgement names it.
-        round: RoundId,
-        /// The place of the write in the order.
-        ts: Timestamp,
-        /// Where it writes.
-        blocks: Blocks,
-        /// What it writes.
-        payload: Payload,
-    },
+    Invalidate { round: RoundId, ts: Timestamp, blocks: Blocks, payload: Payload },
     /// On the sender's disk, all blocks of these rounds' writes hold them, or something newer (R3).
-    Acknowledge {
-        /// From the writes.
-        rounds: Vec<RoundId>,
-    },
+    Acknowledge { rounds: Vec<RoundId> },
     /// The writes are on the disks of all members (R6).
-    Validate {
-        /// The blocks and timestamps of the writes.
-        writes: Vec<(Blocks, Timestamp)>,
-    },
+    Validate { writes: Vec<(Blocks, Timestamp)> },
     /// The sender waits for [`Message::Validate`] of writes that are on the disks of all members.
     AskValidation,
     /// The sender has reads that it answers only after the receiver has said that it acts in the envelope's
     /// epoch (R24).
-    ConfirmReads {
-        /// The answer names it.
-        probe: ProbeId,
-    },
+    ConfirmReads { probe: ProbeId },
     /// The sender acts in the envelope's epoch, and did so after it received the question.
-    ReadsConfirmed {
-        /// From the question.
-        probe: ProbeId,
-    },
+    ReadsConfirmed { probe: ProbeId },
     /// The sender acts in the envelope's epoch. This is how in-sync copies confirm it (R13a).
     Activated,
     /// The sender has finished everything older than this (R15). It may still receive something older, and
@@ -90,7 +72,6 @@ pub enum Message {
     },
     /// The sender asks for what it missed.
     SyncOpen {
-        /// The sender's number for this resync.
         sync: SyncId,
         /// The regions in which the sender may hold what the receiver does not (R17).
         dirty: Regions,
@@ -100,7 +81,6 @@ pub enum Message {
     /// First message to a joiner: outside of the regions that follow, the joiner holds what the sender does
     /// (R18).
     SyncClean {
-        /// From the request.
         sync: SyncId,
         /// The writes that the sender knows there, all valid.
         known: Vec<(Blocks, Timestamp)>,
@@ -109,11 +89,8 @@ pub enum Message {
     },
     /// One region as the sender holds it.
     SyncRegion {
-        /// From the request.
         sync: SyncId,
-        /// The region.
         region: u64,
-        /// The data of all of its blocks.
         payload: Payload,
         /// The writes that the sender knows in it, all valid (R18).
         known: Vec<(Blocks, Timestamp)>,
@@ -129,46 +106,22 @@ pub enum Message {
     /// To a copy outside, about a region to which the sender has not written: the receiver may hold the same
     /// data. If it does, it answers [`Message::SyncDone`].
     SyncProbe {
-        /// From the request.
         sync: SyncId,
-        /// The region.
         region: u64,
-        /// The digest of all of its blocks.
         digest: Digest,
         /// The sender's bits for third copies (R17).
         inherit: Slots,
     },
     /// The sender's region differs from what the probe describes.
-    SyncWant {
-        /// From the request.
-        sync: SyncId,
-        /// The region.
-        region: u64,
-    },
+    SyncWant { sync: SyncId, region: u64 },
     /// The region is on the sender's disk.
-    SyncDone {
-        /// From the request.
-        sync: SyncId,
-        /// The region.
-        region: u64,
-    },
+    SyncDone { sync: SyncId, region: u64 },
     /// The sender has no room for the region now: it wants the region after all others, which may make room.
-    SyncLater {
-        /// From the request.
-        sync: SyncId,
-        /// The region.
-        region: u64,
-    },
+    SyncLater { sync: SyncId, region: u64 },
     /// Hosts write to all that is left, or the source is waiting; it has not forgotten the receiver.
-    SyncWait {
-        /// From the request.
-        sync: SyncId,
-    },
+    SyncWait { sync: SyncId },
     /// The sender has sent all regions.
-    SyncEnd {
-        /// From the request.
-        sync: SyncId,
-    },
+    SyncEnd { sync: SyncId },
     /// The sender, a joiner, has all that it missed on its disk (R13b).
     Synced,
 }

@@ -50,39 +50,20 @@ pub struct EndedJob {
 
 /// What a job was.
 #[derive(Clone, Debug)]
+#[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum EndedWork {
     /// A job on a copy.
-    Copy {
-        /// The volume's identity.
-        volume: String,
-        /// The number of the copy's node.
-        node: u16,
-        /// What was done.
-        work: CopyWork,
-        /// Why.
-        cause: Option<Cause>,
-    },
+    Copy { volume: String, node: u16, work: CopyWork, cause: Option<Cause> },
     /// A verification.
     Verification {
-        /// The volume's identity.
         volume: VolumeId,
         /// What it found, without the list of differences.
         found: Box<Verification>,
     },
     /// A scrub.
-    Scrub {
-        /// The volume's identity.
-        volume: VolumeId,
-        /// What it found.
-        found: Box<Scrub>,
-    },
+    Scrub { volume: VolumeId, found: Box<Scrub> },
     /// A conversion of this node's copy of a volume.
-    Conversion {
-        /// The volume's identity.
-        volume: VolumeId,
-        /// How far it came.
-        found: Box<Conversion>,
-    },
+    Conversion { volume: VolumeId, found: Box<Conversion> },
     /// A change of this node.
     Change {
         /// Its number, as in the list of changes under way.

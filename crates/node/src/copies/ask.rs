@@ -9,54 +9,38 @@ use super::entry::{NewCopy, SpaceEntry};
 use super::refused::Refused;
 
 /// A request from one node to another.
+///
+/// `id` is the volume's identity, `revision` that of the cluster's record by which the sender acts; `offset`
+/// and `len` are bytes of the slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum Ask {
     /// Create a copy of a volume. The node does not serve it before the record names it.
     MakeCopy(NewCopy),
     /// Delete a copy that could not be created or added, or whose volume was deleted.
     DropCopy {
-        /// The volume's identity.
         id: String,
         /// The request ([`NewCopy::asker`]) that gives up the copy, which could not be created or added;
         /// `None`: the volume was deleted.
         asker: Option<u64>,
     },
     /// Grow the copy of a volume to the size that the volume is about to have.
-    GrowCopy {
-        /// The volume's identity.
-        id: String,
-        /// The capacity in bytes.
-        size: u64,
-    },
+    GrowCopy { id: String, size: u64 },
     /// Give the copy of a volume the space policy that the volume is about to have.
-    SetSpace {
-        /// The volume's identity.
-        id: String,
-        /// The policy.
-        space: SpaceEntry,
-    },
+    SetSpace { id: String, space: SpaceEntry },
     /// Report what the node knows of the volume's unit, if it acts in this epoch.
-    TellUnit {
-        /// The volume's identity.
-        id: String,
-        /// The epoch.
-        epoch: u64,
-    },
+    TellUnit { id: String, epoch: u64 },
     /// Take a change of the volume's unit, if the node acts in this epoch.
     InstallUnit {
-        /// The volume's identity.
         id: String,
-        /// The epoch.
         epoch: u64,
         /// Take it only if this is the version that the node has.
         expected: Option<Version>,
-        /// The unit after the change.
         agreed: Box<Agreed>,
     },
     /// Stop serving the volume: the data that the other node has written alone is kept.
     YieldToFork {
-        /// The volume's identity.
         id: String,
         /// The volume's epoch when that was decided.
         epoch: u64,
@@ -64,67 +48,39 @@ pub enum Ask {
     /// Confirm that the node has everything that it has written alone, and could serve it; if not, the answer
     /// is an error.
     CanServeFork {
-        /// The volume's identity.
         id: String,
         /// The epoch that identifies the fork.
         epoch: u64,
     },
     /// Report whether a device of the node has a floating address, or commands that came through it are under
     /// way. The record says that the node holds the address.
-    HasAddress {
-        /// The address.
-        address: IpAddr,
-    },
+    HasAddress { address: IpAddr },
     /// Report which of these volumes the node has, or may have in a pool that is not open.
-    HasVolumes {
-        /// The volumes' identities.
-        ids: Vec<String>,
-    },
+    HasVolumes { ids: Vec<String> },
     /// Report what the node shows of itself when another node is asked for it: see `Config::show`.
-    Show {
-        /// What to show.
-        what: String,
-    },
+    Show { what: String },
     /// Execute a request about a volume that the sender received and cannot execute itself: see
     /// `Config::carry`.
     CarryOut {
         /// The identity of the volume; the receiver has a copy of it.
         volume: String,
-        /// The revision of the cluster's record that the sender acts by.
         revision: u64,
-        /// The request.
         request: String,
     },
     /// Execute a request that the sender received, about something that belongs to the receiver: a pool, a
     /// session. See `Config::carry`.
-    CarryOutHere {
-        /// The revision of the cluster's record that the sender acts by.
-        revision: u64,
-        /// The request.
-        request: String,
-    },
+    CarryOutHere { revision: u64, request: String },
     /// Return digests of a part of a volume's copy ([`super::digests()`]).
-    Digests {
-        /// The volume's identity.
-        id: String,
-        /// The slice.
-        slice: u16,
-        /// Where the part begins in the slice, in bytes.
-        offset: u64,
-        /// The length of the part in bytes.
-        len: u64,
-    },
+    Digests { id: String, slice: u16, offset: u64, len: u64 },
 }
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum Answer {
     /// The request was executed, in this life of the node.
-    Done {
-        /// The life.
-        incarnation: u64,
-    },
+    Done { incarnation: u64 },
     /// What the node knows of a unit; `None`: it does not act in that epoch.
     Unit(Option<Box<Told>>),
     /// Whether the node took the change.

@@ -11,34 +11,22 @@ use replica::Epoch;
 ///
 /// Numbers are those of the node that asks; ranges are bytes of the slice.
 #[derive(Clone, Debug)]
+#[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum FetchMessage {
     /// Read this range for me, as for a host of your own.
     Ask {
-        /// The question's number.
         number: u64,
-        /// The epoch that the sender acts in.
         epoch: Epoch,
-        /// The range.
         range: Range<u64>,
         /// How long the sender waits; in milliseconds on the wire.
         within: Duration,
     },
     /// What the range holds; sent as payload.
-    Data {
-        /// The number of the question.
-        number: u64,
-        /// The bytes.
-        data: Chain,
-    },
+    Data { number: u64, data: Chain },
     /// The copy that was asked may not be read now, or has too much to do.
     Refused(u64),
     /// The disk of the copy that was asked cannot read this block either.
-    Unreadable {
-        /// The number of the question.
-        number: u64,
-        /// Where the block begins.
-        first: ByteOffset,
-    },
+    Unreadable { number: u64, first: ByteOffset },
 }
 
 impl FetchMessage {

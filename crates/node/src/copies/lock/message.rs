@@ -8,16 +8,10 @@ use replica::Epoch;
 ///
 /// Numbers are those of the node that locks; ranges are bytes of the slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum LockMessage {
     /// Give me the range, in this epoch.
-    Take {
-        /// The lock's number.
-        number: u64,
-        /// The epoch that the sender acts in.
-        epoch: Epoch,
-        /// The range.
-        range: Range<u64>,
-    },
+    Take { number: u64, epoch: Epoch, range: Range<u64> },
     /// The range is given: no write of the receiver of the request is under way there, and none begins.
     Taken(u64),
     /// The range is not given: the receiver of the request acts in another epoch.
@@ -26,7 +20,6 @@ pub enum LockMessage {
     Release(u64),
     /// The ranges that the sender holds: the first message about ranges over a new link.
     Holds {
-        /// The epoch that the sender acts in.
         epoch: Epoch,
         /// The numbers of all ranges that it holds in this epoch.
         numbers: Vec<u64>,

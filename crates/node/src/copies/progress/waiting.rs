@@ -23,41 +23,32 @@ pub struct SyncWait {
 }
 
 /// What a resync can wait for.
+///
+/// `region` is the number of a region in the slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum Awaited {
     /// The source has to answer.
     Answer(#[serde(with = "number")] NodeId),
     /// The source has to read a region.
     Read {
-        /// The source.
         #[serde(with = "number")]
         source: NodeId,
-        /// The slice.
         slice: u16,
-        /// The region's number in it.
         region: u64,
     },
     /// The copy has to write a region to its disks.
     Write {
-        /// The copy's node.
         #[serde(with = "number")]
         node: NodeId,
-        /// The slice.
         slice: u16,
-        /// The region's number in it.
         region: u64,
     },
     /// Hosts' writes to a region have to end.
-    HostWrites {
-        /// The slice.
-        slice: u16,
-        /// The region's number in it.
-        region: u64,
-    },
+    HostWrites { slice: u16, region: u64 },
     /// The source has to be allowed to give more.
     Budget {
-        /// The source.
         #[serde(with = "number")]
         source: NodeId,
         /// What holds it back; `None`: hosts' writes.
@@ -87,10 +78,7 @@ pub enum Awaited {
         by: String,
     },
     /// An administrator has to decide whose data is kept after a split brain.
-    Decision {
-        /// The volume's name.
-        volume: String,
-    },
+    Decision { volume: String },
 }
 
 impl From<Awaited> for SyncWait {
