@@ -26,28 +26,24 @@ pub struct Fault {
 }
 
 /// What is wrong with a node. Nodes report it to each other as JSON.
+///
+/// `volume` is the name of a volume, `id` its ID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum FaultKind {
     /// One of the two copies of the node's record was lost before this start.
     RecordFault(RecordFault),
     /// The node's record accepts no changes: one could not be written.
     RecordLatched,
     /// A later version wrote entries of the cluster's record that this node cannot read.
-    RecordEntriesUnreadable {
-        /// Their keys.
-        keys: Vec<String>,
-    },
+    RecordEntriesUnreadable { keys: Vec<String> },
     /// etcd, which holds the cluster's record, cannot be used.
-    RecordLost {
-        /// etcd's error, or that of the network.
-        error: String,
-    },
+    RecordLost { error: String },
     /// The node's copy of the cluster's record cannot be written.
     RecordStalled {
         /// What stalls it, by [`super::Stall::code`].
         stall: u8,
-        /// Where the copy is.
         data_dir: PathBuf,
     },
     /// The node refuses logins: its access rules may be outdated.
@@ -58,7 +54,6 @@ pub enum FaultKind {
     LeftBehind,
     /// The node cannot take part in its cluster.
     ClusterFailed {
-        /// The error.
         error: String,
         /// The interval, in seconds, at which the node tries again.
         retry_seconds: u64,
@@ -71,45 +66,23 @@ pub enum FaultKind {
     /// The node's part of the cluster's record was set back: it has lost changes that it had confirmed.
     RecordSetBack,
     /// An address at which other nodes reach this one is missing.
-    LinkAddressMissing {
-        /// The address.
-        address: SocketAddr,
-        /// Why the node cannot listen there.
-        error: String,
-    },
+    LinkAddressMissing { address: SocketAddr, error: String },
     /// Another node is up, and this one does not reach it.
     NodeCutOff {
-        /// The other node.
         node: u16,
         /// Its heartbeats arrive, so only the links for replication are down.
         heard: bool,
-        /// The nodes that reach it.
         reached_by: Vec<u16>,
     },
     /// No node holds a floating IP.
-    FloatingIpLost {
-        /// The address.
-        address: IpAddr,
-        /// Nodes that may hold it are up.
-        holders_up: bool,
-    },
+    FloatingIpLost { address: IpAddr, holders_up: bool },
     /// A pool is not open.
-    PoolClosed {
-        /// The pool.
-        pool: String,
-        /// The error.
-        error: String,
-    },
+    PoolClosed { pool: String, error: String },
     /// A metadata write of a pool failed: it accepts no changes.
-    PoolReadOnly {
-        /// The pool.
-        pool: String,
-    },
+    PoolReadOnly { pool: String },
     /// A pool holds an earlier state than the one it had.
     PoolSetBack {
-        /// The pool.
         pool: String,
-        /// Its disks.
         disks: String,
         /// How many of its copies are resynced in full.
         resynced: usize,
@@ -117,21 +90,11 @@ pub enum FaultKind {
         stuck: Vec<String>,
     },
     /// A disk is out of service: a write or a flush failed.
-    DiskFailed {
-        /// Its pool.
-        pool: String,
-        /// Its path.
-        disk: String,
-        /// The error.
-        error: String,
-    },
+    DiskFailed { pool: String, disk: String, error: String },
     /// A disk failed to read blocks, and nobody has acknowledged that.
     ReadFailed {
-        /// Its pool.
         pool: String,
-        /// Its path.
         disk: String,
-        /// How many blocks.
         blocks: usize,
         /// There are more, which are not counted.
         more: bool,
@@ -141,30 +104,18 @@ pub enum FaultKind {
         first: Option<UnreadBlock>,
     },
     /// A volume of the node is not in the cluster's record, which has another one of its name.
-    VolumeNameTaken {
-        /// Its pool.
-        pool: String,
-        /// The volume's ID.
-        id: String,
-        /// Its name.
-        volume: String,
-    },
+    VolumeNameTaken { pool: String, id: String, volume: String },
     /// Copies of a volume that are in sync differ.
     CopiesMismatch {
-        /// The volume's ID.
         id: String,
-        /// Its name.
         volume: String,
         /// How much of them differs.
         bytes: u64,
-        /// The nodes that have these copies.
         nodes: BTreeSet<u16>,
     },
     /// The node's copy of a volume lacks blocks that no copy in sync could read.
     BlocksLost {
-        /// The volume's ID.
         id: String,
-        /// Its name.
         volume: String,
         /// How many blocks of the volume.
         blocks: u64,
@@ -173,9 +124,7 @@ pub enum FaultKind {
     },
     /// The last scrub of a volume on this node found blocks that cannot be read, nor repaired.
     ScrubUnrepaired {
-        /// The volume's ID.
         id: String,
-        /// Its name.
         volume: String,
         /// How many bad blocks were not repaired.
         blocks: u64,
@@ -184,9 +133,7 @@ pub enum FaultKind {
     },
     /// A volume has not been scrubbed for far longer than the interval.
     ScrubOverdue {
-        /// The volume's ID.
         id: String,
-        /// Its name.
         volume: String,
         /// How long ago the last scrub ended, or the volume was created.
         seconds: u64,
