@@ -18,19 +18,12 @@ pub async fn convert_some(id: VolumeId, slice: u16) -> Result<ByteLen, SliceErro
         // Whoever closes the volume waits for its unit.
         let unit = Shard::current().unit(id).ok_or(SliceError::Offline)?;
         let slice = unit.volume().slice(slice).ok_or(SliceError::Offline)?;
-        match slice.layout().convert_some().await {
+        let converted = slice.layout().convert_some().await;
+        match converted {
             Err(SliceError::Unreadable(bad)) if bad.cause != ReadFailure::Lost => {
-                let is_repaired = match slice.copy() {
-                    Some(copy) => copy.repair_found(bad).await,
-                    None => false,
-                };
-                if is_repaired {
-                    slice.layout().convert_some().await
-                } else {
-                    Err(SliceError::Unreadable(bad))
-                }
+                if slice.repair_found(bad).await { slice.layout().convert_some().await } else { converted }
             }
-            result => result,
+            _ => converted,
         }
     })
     .await

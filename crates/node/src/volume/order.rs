@@ -31,16 +31,10 @@ pub struct Order {
     ended: Notify,
 }
 
-/// A read's claim.
-pub struct Read<'a> {
+/// The claim of a read or a write.
+pub struct Claim<'a> {
     order: &'a Order,
-    number: u64,
-    range: Range<u64>,
-}
-
-/// A write's claim.
-pub struct Write<'a> {
-    order: &'a Order,
+    of: &'a RefCell<Claims>,
     number: u64,
     range: Range<u64>,
 }
@@ -75,15 +69,16 @@ impl Drop for Waiting<'_> {
 
 impl Order {
     /// Waits for older changes of `range`.
-    pub async fn read(&self, range: Range<u64>) -> Read<'_> {
-        let read = Read { order: self, number: self.claim(&self.reads, &range), range };
+    pub async fn read(&self, range: Range<u64>) -> Claim<'_> {
+        let read = Claim { order: self, of: &self.reads, number: self.claim(&self.reads, &range), range };
         self.until(|| !self.changes.borrow().any_older(read.number, &read.range)).await;
         read
     }
 
     /// Waits for all older operations in `range`.
-    pub async fn write(&self, range: Range<u64>) -> Write<'_> {
-        let write = Write { order: self, number: self.claim(&self.changes, &range), range };
+    pub async fn write(&self, range: Range<u64>) -> Claim<'_> {
+        let write =
+            Claim { order: self, of: &self.changes, number: self.claim(&self.changes, &range), range };
         self.until_oldest(write.number, &write.range).await;
         write
     }
@@ -133,15 +128,9 @@ impl Order {
     }
 }
 
-impl Drop for Read<'_> {
+impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.order.end(&self.order.reads, self.number, &self.range);
-    }
-}
-
-impl Drop for Write<'_> {
-    fn drop(&mut self) {
-        self.order.end(&self.order.changes, self.number, &self.range);
+        self.order.end(self.of, self.number, &self.range);
     }
 }
 

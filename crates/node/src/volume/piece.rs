@@ -49,13 +49,13 @@ impl Volume {
         T: Send + 'static,
         F: Future<Output = Result<T, SliceError>> + 'static,
     {
-        if let Some(slice) = self.slice_here(number) {
+        if let Some(slice) = self.slice(number) {
             return work(slice).await;
         }
         let id = self.id;
         rt::call(core_of(number, rt::cores()), move || async move {
             // The volume may have been deleted while the message was on its way.
-            let slice = Shard::current().volume(id).and_then(|volume| volume.slice_here(number));
+            let slice = Shard::current().volume(id).and_then(|volume| volume.slice(number));
             work(slice.ok_or(SliceError::Offline)?).await
         })
         .await
@@ -68,7 +68,7 @@ impl Volume {
 
     /// Takes `piece` for a read-modify-write.
     pub(super) async fn take_piece(&self, piece: Piece) -> Result<TakenRange, SliceError> {
-        if let Some(slice) = self.slice_here(piece.slice) {
+        if let Some(slice) = self.slice(piece.slice) {
             return slice.take(piece.offset, piece.len).await;
         }
         let Piece { slice, offset, len, .. } = piece;
@@ -92,10 +92,6 @@ impl Volume {
     ) -> Result<TakenRange, SliceError> {
         self.take_piece(Piece { slice, offset, len, volume_offset: self.stripe.volume_offset(slice, offset) })
             .await
-    }
-
-    fn slice_here(&self, slice: u16) -> Option<Rc<Slice>> {
-        self.slices.get(usize::from(slice))?.clone()
     }
 }
 
@@ -157,7 +153,7 @@ mod tests {
         let (given_up, taken) = world.block_on(server, CoreId(0), || async {
             let volume = new_volume(Control::current()).await;
             let take = || volume.take_part(1, ByteOffset(0), LEN);
-            assert!(volume.slice_here(1).is_none(), "the slice is of the other core");
+            assert!(volume.slice(1).is_none(), "the slice is of the other core");
             let (mut given_up, mut taken) = (0, 0);
             for after in (0..100).map(Duration::from_micros) {
                 match rt::timeout(after, take()).await {

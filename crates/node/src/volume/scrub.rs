@@ -88,10 +88,7 @@ async fn scrub(slice: &Slice, offset: u64) -> Result<Scrubbed, SliceError> {
         match layout.read(ByteOffset(at), ByteLen(part.end - at)).await {
             Ok(_) => at = part.end,
             Err(SliceError::Unreadable(bad)) => {
-                let is_repaired = match copy {
-                    Some(copy) => copy.repair_found(bad).await,
-                    None => false,
-                };
+                let is_repaired = slice.repair_found(bad).await;
                 step.found.push((bad, is_repaired));
                 // If the map is lost, so are nearly all other blocks of that part: it counts once.
                 let is_part = bad.cause == ReadFailure::Map && !is_repaired;

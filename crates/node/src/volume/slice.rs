@@ -8,7 +8,7 @@ use std::rc::Rc;
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::Payload;
 use rt::Durability;
-use store::{CoreDisks, MovedPart, SliceError, SliceSpec};
+use store::{BadBlock, CoreDisks, MovedPart, SliceError, SliceSpec};
 
 use super::order::Order;
 use crate::copies::{Opening, SliceCopy};
@@ -127,6 +127,14 @@ impl Slice {
         match self.copy.get() {
             None => self.layout.read(offset, len).await,
             Some(copy) => copy.read_here(offset, len).await,
+        }
+    }
+
+    /// Repairs a bad block of this node's disk from another copy. Returns whether it can be read now.
+    pub(super) async fn repair_found(&self, bad: BadBlock) -> bool {
+        match self.copy.get() {
+            None => false,
+            Some(copy) => copy.repair_found(bad).await,
         }
     }
 
