@@ -102,7 +102,7 @@ impl Holding {
         }
         self.end_trouble(&[Trouble::PutOn, Trouble::TakeOff, Trouble::End]);
         if holder.unsure {
-            self.commit(revision, Some(HolderEntry { unsure: false, ..holder })).await;
+            self.commit(Some(revision), Some(HolderEntry { unsure: false, ..holder })).await;
         }
     }
 

@@ -188,45 +188,35 @@ impl Holding {
     }
 
     async fn claim(&self, held: &Held, unsure: bool) {
-        let Life { node, incarnation } = self.life();
-        let since = (Shard::current().config().unix_now)();
-        let holder = HolderEntry { address: self.address, node, incarnation, since, unsure, asked_by: None };
-        let key = holder_key(self.address);
-        let transaction = Keeper::transaction().expect(&key, held.as_ref().map(|(_, revision)| *revision));
-        self.commit_all(transaction.put(&key, json(&holder))).await;
+        let revision = held.as_ref().map(|(_, revision)| *revision);
+        self.commit(revision, Some(self.entry_of(self.life(), unsure))).await;
     }
 
     async fn give_up(&self, held: Held) {
         let Some((holder, revision)) = held else { return };
+        let next = self.asker(&holder).filter(|_| self.is_this_life(&holder));
+        self.commit(Some(revision), next.map(|asker| self.entry_of(asker, false))).await;
+    }
+
+    /// The entry of a life that holds the address from now on.
+    fn entry_of(&self, Life { node, incarnation }: Life, unsure: bool) -> HolderEntry {
         let since = (Shard::current().config().unix_now)();
-        let next = self.asker(&holder).filter(|_| self.is_this_life(&holder)).map(|asker| HolderEntry {
-            address: self.address,
-            node: asker.node,
-            incarnation: asker.incarnation,
-            since,
-            unsure: false,
-            asked_by: None,
-        });
-        self.commit(revision, next).await;
+        HolderEntry { address: self.address, node, incarnation, since, unsure, asked_by: None }
     }
 
     async fn ask(&self, held: Held) {
         let Some((holder, revision)) = held else { return };
-        self.commit(revision, Some(HolderEntry { asked_by: Some(self.life()), ..holder })).await;
+        self.commit(Some(revision), Some(HolderEntry { asked_by: Some(self.life()), ..holder })).await;
     }
 
-    /// Records the holder; `None`: no node.
-    async fn commit(&self, revision: Revision, holder: Option<HolderEntry>) {
+    /// Records the holder (`None`: no node), if the entry still has this revision (`None`: there is none).
+    async fn commit(&self, revision: Option<Revision>, holder: Option<HolderEntry>) {
         let key = holder_key(self.address);
-        let transaction = Keeper::transaction().expect(&key, Some(revision));
+        let transaction = Keeper::transaction().expect(&key, revision);
         let transaction = match holder {
             Some(holder) => transaction.put(&key, json(&holder)),
             None => transaction.delete(&key),
         };
-        self.commit_all(transaction).await;
-    }
-
-    async fn commit_all(&self, transaction: cluster::Transaction) {
         // Another node was first, or the record is unavailable: the next turn looks again.
         if let Err(error) = self.keeper.commit(transaction).await {
             tracing::debug!(address = %self.address, %error, "the holder of the floating IP could not be changed");
