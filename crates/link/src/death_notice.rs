@@ -37,9 +37,6 @@ pub enum DeathNoticeError {
 
 impl DeathNotice {
     /// The end of this life of the node that has these credentials.
-    ///
-    /// # Errors
-    /// [`DeathNoticeError::Tls`].
     pub fn new(
         credentials: &NodeCredentials,
         incarnation: Incarnation,
@@ -54,9 +51,6 @@ impl DeathNotice {
     }
 
     /// Notifies the node that listens at the address. When this returns, that node has acted on it.
-    ///
-    /// # Errors
-    /// See [`DeathNoticeError`].
     pub async fn tell(
         &self,
         to: NodeId,

@@ -114,9 +114,6 @@ impl Links {
     ///
     /// `install_handler` is called on each core. There are no peers yet. Must be called on core 0.
     ///
-    /// # Errors
-    /// See [`StartError`].
-    ///
     /// # Panics
     /// If called on another core.
     pub async fn start(

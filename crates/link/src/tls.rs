@@ -71,9 +71,6 @@ pub(crate) struct Configs {
 
 impl Configs {
     /// The configurations for these credentials.
-    ///
-    /// # Errors
-    /// If the credentials do not match each other.
     pub(crate) fn new(credentials: &NodeCredentials) -> Result<Configs, rustls::Error> {
         let servers = servers_of(credentials.authority())?;
         let name = server_name(credentials.cluster(), credentials.node());
@@ -368,9 +365,6 @@ impl Tls {
     }
 
     /// Adds to `batch` what must be sent besides data.
-    ///
-    /// # Errors
-    /// If it cannot be encrypted.
     pub(crate) fn take_output(&mut self, batch: &mut SendBatch) -> Result<(), rustls::Error> {
         batch.push(&self.output);
         self.output.clear();

@@ -517,9 +517,6 @@ const CORE_DEADLINE: Duration = Duration::from_secs(10);
 pub struct SilentCore(CoreId);
 
 /// Like [`on_all_cores`], for questions: fails if a core does not answer in time.
-///
-/// # Errors
-/// [`SilentCore`].
 pub async fn ask_all_cores<T, F>(
     function: impl FnOnce() -> F + Clone + Send + 'static,
 ) -> Result<Vec<T>, SilentCore>

@@ -210,9 +210,6 @@ impl Header {
 }
 
 /// Decodes a message for a slice of this geometry. Body and payload must be as long as the header says.
-///
-/// # Errors
-/// Why the bytes are not a message.
 pub fn decode(
     header: Header,
     body: &[u8],
@@ -306,9 +303,6 @@ pub fn decode(
 }
 
 /// Parses a head, as [`encode`] creates it, and its payload.
-///
-/// # Errors
-/// Why the bytes are not a message.
 pub fn parse(head: &[u8], payload: Chain, geometry: &Geometry) -> Result<Envelope, Malformed> {
     let (header, body) = head.split_first_chunk().ok_or(Malformed::Length)?;
     decode(Header::parse(header)?, body, payload, geometry)

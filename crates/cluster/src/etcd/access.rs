@@ -54,9 +54,6 @@ pub(super) struct User {
 
 impl Access {
     /// Checks the settings as far as possible without reading files.
-    ///
-    /// # Errors
-    /// See [`AccessError`].
     pub fn check(&self) -> Result<(), AccessError> {
         let is_right = |endpoint: &String| {
             let rest = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));

@@ -104,9 +104,6 @@ struct Job(Request, Instant);
 
 impl Etcd {
     /// Creates a new record at the place that the settings name. Needs etcd.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     pub async fn found(settings: &Settings) -> Result<(), StartError> {
         let shared = Shared::new(settings)?;
         let version = json!({ "key": shared.layout.version(), "value": base64(VERSION.as_bytes()) });
@@ -115,9 +112,6 @@ impl Etcd {
 
     /// Deletes the record at the place that the settings name, with everything in it. No node may use it any
     /// more. Needs etcd.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     pub async fn delete(settings: &Settings) -> Result<(), StartError> {
         let shared = Shared::new(settings)?;
         let (key, range_end) = shared.layout.all();

@@ -47,9 +47,6 @@ impl ClusterAuthority {
     }
 
     /// Reads the authority of a cluster from the files in a directory.
-    ///
-    /// # Errors
-    /// If files are missing or invalid.
     pub fn load(directory: &Path, cluster: ClusterId) -> Result<ClusterAuthority, CredentialsError> {
         let key = files::read(&directory.join(KEY_FILE))?;
         let certificate = files::read(&directory.join(CERTIFICATE_FILE))?;
@@ -58,9 +55,6 @@ impl ClusterAuthority {
 
     /// Writes the authority into an existing directory: `authority-key.pem` and `authority.pem`, of mode
     /// 0600.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CredentialsError> {
         files::write(&directory.join(KEY_FILE), &self.key_pem())?;
         files::write(&directory.join(CERTIFICATE_FILE), &super::node::certificate_pem(&self.certificate))?;
@@ -68,9 +62,6 @@ impl ClusterAuthority {
     }
 
     /// The authority with this key and certificate, in PEM, as it is sent to another member.
-    ///
-    /// # Errors
-    /// If one of them is invalid, or they do not match.
     pub fn from_pem(
         cluster: ClusterId,
         key: &str,
@@ -114,9 +105,6 @@ impl ClusterAuthority {
     }
 
     /// Signs the certificate of a joining node.
-    ///
-    /// # Errors
-    /// If the certificate cannot be created.
     pub fn sign(
         &self,
         node: NodeId,

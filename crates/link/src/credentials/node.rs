@@ -35,9 +35,6 @@ impl fmt::Debug for NodeCredentials {
 
 impl NodeCredentials {
     /// Credentials of these parts.
-    ///
-    /// # Errors
-    /// If they do not match.
     pub(crate) fn new(
         cluster: ClusterId,
         node: NodeId,
@@ -51,9 +48,6 @@ impl NodeCredentials {
     }
 
     /// Reads the credentials of a node from the files in a directory.
-    ///
-    /// # Errors
-    /// If files are missing or invalid.
     pub fn load(
         directory: &Path,
         cluster: ClusterId,
@@ -71,9 +65,6 @@ impl NodeCredentials {
 
     /// Writes the credentials into an existing directory: `node-key.pem`, `node.pem` and `authority.pem`, of
     /// mode 0600.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CredentialsError> {
         files::write(&directory.join(AUTHORITY_FILE), &certificate_pem(&self.authority))?;
         files::write(&directory.join(CERTIFICATE_FILE), &certificate_pem(&self.certificate))?;

@@ -98,9 +98,6 @@ impl Token {
     }
 
     /// Parses the text of a token.
-    ///
-    /// # Errors
-    /// If it is not a token, or damaged.
     pub fn parse(text: &str) -> Result<Token, TokenError> {
         let digits = text.trim().strip_prefix(PREFIX).ok_or(TokenError::Foreign)?;
         let bytes = unhex(digits).ok_or(TokenError::Damaged)?;
@@ -133,9 +130,6 @@ impl Token {
     }
 
     /// Whether the token can be used now.
-    ///
-    /// # Errors
-    /// [`TokenError::Expired`].
     pub fn check(&self, now: UnixSeconds) -> Result<(), TokenError> {
         if now < self.expires { Ok(()) } else { Err(TokenError::Expired) }
     }
@@ -176,9 +170,6 @@ impl OpenToken {
     /// Uses up the token of `open` that has this secret, and drops expired ones.
     ///
     /// What is left of `open` must be durable before the node is let in: a token is used once.
-    ///
-    /// # Errors
-    /// If there is no such token, or it has expired.
     pub fn redeem(open: &mut Vec<OpenToken>, secret: &Secret, now: UnixSeconds) -> Result<(), Unredeemed> {
         let mut found = Err(Unredeemed::Unknown);
         open.retain(|token| {

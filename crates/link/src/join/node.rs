@@ -57,9 +57,6 @@ pub enum JoinError {
 ///
 /// `about` is for the member's user: at most [`ABOUT_MAX`] bytes.
 ///
-/// # Errors
-/// See [`JoinError`].
-///
 /// # Panics
 /// If `about` is longer.
 pub async fn join(

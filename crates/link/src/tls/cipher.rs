@@ -22,9 +22,6 @@ pub(super) struct Cipher {
 
 impl Cipher {
     /// The cipher for these secrets of rustls, starting at their sequence number.
-    ///
-    /// # Errors
-    /// If they belong to a suite that is not offered.
     pub(super) fn new((next, secrets): (u64, ConnectionTrafficSecrets)) -> Result<Cipher, rustls::Error> {
         let (algorithm, key, iv) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&aead::AES_128_GCM, key, iv),

@@ -52,9 +52,6 @@ enum Need {
 
 impl Handshake {
     /// Begins a handshake; adds a client's first message to `output`.
-    ///
-    /// # Errors
-    /// If the configuration is unusable.
     pub(super) fn begin(side: Side, output: &mut Vec<u8>) -> Result<Handshake, rustls::Error> {
         let mut handshake = Handshake { side, incoming: Vec::new(), seen: 0 };
         handshake.show(0, output)?;
@@ -113,9 +110,6 @@ impl Handshake {
     }
 
     /// The result, once the handshake is done.
-    ///
-    /// # Errors
-    /// If it is not done.
     pub(super) fn finish(mut self) -> Result<Agreed, rustls::Error> {
         let peer_chain = self.side.common().peer_certificates().unwrap_or_default().to_vec();
         let (secrets, kernel) = match self.side {

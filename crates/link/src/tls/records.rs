@@ -273,9 +273,6 @@ impl Records {
     }
 
     /// Adds to `batch` what must be sent besides data.
-    ///
-    /// # Errors
-    /// If it cannot be encrypted.
     pub(super) fn take_output(&mut self, batch: &mut SendBatch) -> Result<(), rustls::Error> {
         if self.renewal_owed {
             self.renew(batch)?;

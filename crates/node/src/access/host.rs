@@ -47,9 +47,6 @@ fn bits(address: IpAddr) -> (u128, u8) {
 
 impl AddressRange {
     /// The addresses that have these bits in common with `address`.
-    ///
-    /// # Errors
-    /// `prefix` has more bits than the address.
     pub fn new(address: IpAddr, prefix: u8) -> Result<AddressRange, InvalidRange> {
         match prefix <= bits(address).1 {
             true => Ok(AddressRange { network: address, prefix }),

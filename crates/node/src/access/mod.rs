@@ -124,9 +124,6 @@ impl Access {
     }
 
     /// Whether, and on which conditions, `initiator` may log in to `target`.
-    ///
-    /// # Errors
-    /// See [`Denied`].
     pub fn admit(&self, target: &str, initiator: &str, address: IpAddr) -> Result<Admission, Denied> {
         let target = self.targets.get(target).ok_or(Denied::NoSuchTarget)?;
         let mut hosts: Vec<&HostGroup> =

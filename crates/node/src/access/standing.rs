@@ -44,9 +44,6 @@ impl Access {
 
     /// Whether a login of `initiator` with this claim may act for a session of the same initiator that has
     /// `entered` these groups.
-    ///
-    /// # Errors
-    /// The login would not enter all of them.
     pub fn acts_for(
         &self,
         initiator: &str,

@@ -245,9 +245,6 @@ impl Control {
     }
 
     /// Unmaps a LUN, from one host group or from all.
-    ///
-    /// # Errors
-    /// [`ControlError::NotFound`].
     pub async fn unmap(
         self: &Rc<Control>,
         target: &str,

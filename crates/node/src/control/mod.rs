@@ -269,9 +269,6 @@ impl Control {
     }
 
     /// Stores the state of a volume's logical unit. It is durable when this returns.
-    ///
-    /// # Errors
-    /// Those of the pool.
     pub async fn store_lu_state(&self, id: VolumeId, state: Vec<u8>) -> Result<(), ControlError> {
         let pool = self.pool_of(id)?;
         // If the write fails, the next life may find either state on the disk.
@@ -338,9 +335,6 @@ impl Handle {
     }
 
     /// Runs an async function with the node's control, and returns its result to the caller's executor.
-    ///
-    /// # Errors
-    /// [`NotRunning`].
     pub async fn call<T, F>(
         &self,
         function: impl FnOnce(Rc<Control>) -> F + Send + 'static,

@@ -179,9 +179,6 @@ impl Control {
     }
 
     /// Deletes a token, which is then no longer valid.
-    ///
-    /// # Errors
-    /// [`ControlError::NotFound`].
     pub async fn delete_api_token(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
         let id = id.to_owned();
         self.change(Doing::DeleteToken.of(&id), [Thing::Record], |control, changing| async move {

@@ -143,9 +143,6 @@ impl Control {
     }
 
     /// One pool.
-    ///
-    /// # Errors
-    /// [`ControlError::NotFound`].
     pub fn pool(&self, name: &str) -> Result<PoolStatus, ControlError> {
         let promises = self.look_at_promises(&self.open_pools());
         let pools = self.pools.borrow();
@@ -341,9 +338,6 @@ impl Control {
     }
 
     /// The disks that [`Control::grow_pool`] would find larger. Writes nothing.
-    ///
-    /// # Errors
-    /// As there.
     pub fn check_growth(&self, name: &str) -> Result<Vec<GrownDisk>, ControlError> {
         Ok(self.pool_named(name)?.check_growth()?)
     }

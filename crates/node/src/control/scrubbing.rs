@@ -296,9 +296,6 @@ impl Control {
     }
 
     /// The last scrub of a volume in this life of the node, or one that an earlier life has left, if any.
-    ///
-    /// # Errors
-    /// The volume does not exist.
     pub fn last_scrub(&self, name: &str) -> Result<Option<Scrub>, ControlError> {
         let id = self.volume_named(name)?.1.id;
         let last = self.scrubs.of.borrow().get(&id).map(|scrubbing| scrubbing.shown());

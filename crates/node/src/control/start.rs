@@ -96,9 +96,6 @@ const POOL_DEADLINE: Duration = Duration::from_secs(30);
 
 impl Control {
     /// Opens the record.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     pub(crate) async fn start(config: &Config) -> Result<Rc<Control>, StartError> {
         let path = config.data_dir.join("record");
         let record = rt::timeout(RECORD_DEADLINE, retry_while_held(async || Record::open(&path).await)).await;

@@ -110,9 +110,6 @@ impl StatsByCore {
 
 impl Control {
     /// All sessions, by number.
-    ///
-    /// # Errors
-    /// [`ControlError::Core`].
     pub async fn sessions(&self) -> Result<Vec<SessionStatus>, ControlError> {
         let by_core = ask_all_cores(|| async {
             Shard::current().sessions().iter().map(|session| session.status()).collect::<Vec<_>>()
@@ -162,9 +159,6 @@ impl Control {
     }
 
     /// Ends a session. Its initiator may log in again.
-    ///
-    /// # Errors
-    /// [`ControlError::NotFound`].
     pub async fn end_session(&self, tsih: u16) -> Result<(), ControlError> {
         let place = self.registry.place(tsih);
         let place = place.ok_or_else(|| ControlError::not_found("session", &tsih.to_string()))?;
@@ -177,9 +171,6 @@ impl Control {
     }
 
     /// The replication counters; empty if the node takes no part in its cluster.
-    ///
-    /// # Errors
-    /// [`ControlError::Core`].
     pub async fn replication(&self) -> Result<ReplicationStats, ControlError> {
         let Ok(keeper) = self.keeper() else { return Ok(ReplicationStats::default()) };
         let by_core = ask_all_cores(|| async { Copies::current().traffic() }).await?;
@@ -201,9 +192,6 @@ impl Control {
     }
 
     /// The sum of all volumes' counters, without volumes that were deleted or reopened.
-    ///
-    /// # Errors
-    /// [`ControlError::Core`].
     pub async fn total_stats(&self) -> Result<UnitStats, ControlError> {
         let by_core = ask_all_cores(|| async {
             let mut sum = UnitStats::default();
@@ -218,9 +206,6 @@ impl Control {
     }
 
     /// The counters of one volume, summed over all cores; zero if the volume is not on this node.
-    ///
-    /// # Errors
-    /// [`ControlError::Core`].
     pub async fn volume_stats(&self, id: VolumeId) -> Result<UnitStats, ControlError> {
         let by_core =
             ask_all_cores(move || async move { Shard::current().unit(id).map(|unit| unit.stats()) });
@@ -231,9 +216,6 @@ impl Control {
 
     /// The counters of all volumes. Each core reads its own in parts, so they are from almost the same
     /// moment.
-    ///
-    /// # Errors
-    /// [`ControlError::Core`].
     pub async fn stats(&self) -> Result<StatsByCore, ControlError> {
         let by_core = ask_all_cores(|| async {
             let shard = Shard::current();

@@ -268,9 +268,6 @@ impl Control {
     }
 
     /// The last verification of a volume's copies in this life of the node, if any.
-    ///
-    /// # Errors
-    /// The volume does not exist.
     pub fn verification(&self, name: &str) -> Result<Option<Verification>, ControlError> {
         let id = self.volume(name)?.info.id;
         Ok(self.verifications.of.borrow().get(&id).map(|verifying| verifying.shown()))

@@ -117,9 +117,6 @@ impl Control {
     }
 
     /// One volume, by name or identity.
-    ///
-    /// # Errors
-    /// [`ControlError::NotFound`].
     pub fn volume(&self, name: &str) -> Result<VolumeStatus, ControlError> {
         let (pool, info) = self.volume_named(name)?;
         Ok(self.volume_status(info, &pool.name()))

@@ -87,9 +87,6 @@ impl Logins {
 }
 
 /// Listens at `address`.
-///
-/// # Errors
-/// Those of the operating system.
 pub async fn listen(address: SocketAddr) -> io::Result<Listener> {
     Listener::bind(address).await
 }

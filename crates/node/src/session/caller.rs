@@ -107,9 +107,6 @@ impl Caller {
     }
 
     /// Waits until the command may hold `bytes` in addition to the data that came with it.
-    ///
-    /// # Errors
-    /// The command was aborted.
     pub async fn admit(&self, bytes: usize) -> Result<Admitted<'_>, Aborted> {
         // A caller that asks again after an abort, as a copy does before each of its steps, has missed the
         // notification.

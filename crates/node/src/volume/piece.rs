@@ -81,9 +81,6 @@ impl Volume {
 
     /// Takes a part of a slice on all nodes that have a copy of it: no other write to it begins until the
     /// result is dropped.
-    ///
-    /// # Errors
-    /// Those of [`Slice::take`].
     pub async fn take_part(
         &self,
         slice: u16,

@@ -56,9 +56,6 @@ impl Slice {
     }
 
     /// A slice that this layout keeps a copy of.
-    ///
-    /// # Errors
-    /// Those of the layout.
     pub async fn open_copy(layout: store::Slice, opening: Opening) -> Result<Slice, SliceError> {
         let slice = Slice::new(layout);
         slice.open_as_copy(opening).await?;
@@ -139,9 +136,6 @@ impl Slice {
     }
 
     /// Holds back the operations on a part of the volume; see [`store::Slice::hold_part`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn hold(&self, part: &MovedPart) -> Result<(), SliceError> {
         self.layout.hold_part(part).await
     }
@@ -179,9 +173,6 @@ impl Slice {
     }
 
     /// Reads.
-    ///
-    /// # Errors
-    /// Those of the layout.
     pub async fn read(
         &self,
         offset: ByteOffset,
@@ -201,9 +192,6 @@ impl Slice {
     /// Writes, and returns when the write may be acknowledged. Nothing else decides that.
     ///
     /// The write of a copy begins soon after `came`, or not at all.
-    ///
-    /// # Errors
-    /// Those of the layout.
     pub async fn write(
         &self,
         came: Instant,
@@ -231,9 +219,6 @@ impl Slice {
     }
 
     /// Deallocates the range; it then reads as zeros. `came` as for [`Slice::write`].
-    ///
-    /// # Errors
-    /// Those of the layout.
     pub async fn zero(&self, came: Instant, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let _under_way = self.order.write(bytes(offset, len)).await;
         match self.copy.get() {
@@ -243,9 +228,6 @@ impl Slice {
     }
 
     /// Makes everything that was acknowledged durable.
-    ///
-    /// # Errors
-    /// Those of the layout.
     pub async fn flush(&self) -> Result<(), SliceError> {
         match self.copy.get() {
             None => self.layout.flush().await,
@@ -258,9 +240,6 @@ impl Slice {
     ///
     /// For a copy, the state of the disk is not enough: the others continue without it, and the copy decides
     /// what it still serves itself.
-    ///
-    /// # Errors
-    /// [`SliceError::Offline`].
     pub fn test_ready(&self) -> Result<(), SliceError> {
         let refuses = match self.copy.get() {
             None => self.layout.is_offline(),
@@ -272,9 +251,6 @@ impl Slice {
     /// The allocated parts of the range, in order, at most `max` of them.
     ///
     /// If there are `max`, what follows the last one is unknown.
-    ///
-    /// # Errors
-    /// Those of the layout.
     pub async fn allocated(
         &self,
         offset: ByteOffset,

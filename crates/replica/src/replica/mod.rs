@@ -625,9 +625,6 @@ impl Replica {
     /// Whether the blocks may be read from the local disk now (R9).
     ///
     /// When the data has come, [`Replica::still_readable`] must agree.
-    ///
-    /// # Errors
-    /// Why not.
     pub fn readable(&self, now: Instant, leases: &Leases, blocks: Blocks) -> Result<ReadMark, Unreadable> {
         if self.failed.is_some() && !(self.is_alone() && self.knows_failed) {
             return Err(Unreadable::Failed);

@@ -76,9 +76,6 @@ impl Replica {
     /// valid, so no host sees it, no node was told that it is on the disk, and it is written again when its
     /// turn comes. Everything else is valid: every copy in sync holds it, and a joiner holds it or gets it.
     /// So any copy in sync can give the rest.
-    ///
-    /// # Errors
-    /// [`NotAround`].
     pub fn block_around(&mut self, id: ApplyId, blocks: Blocks) -> Result<Around, NotAround> {
         self.may_fill(id)?;
         let regions = self.geometry.regions_of(blocks);
@@ -104,9 +101,6 @@ impl Replica {
 
     /// Whether that content is still right, and may be written: nothing was taken there meanwhile, and its
     /// bits are on the disk (R4).
-    ///
-    /// # Errors
-    /// [`NotAround`].
     pub fn still_around(&self, id: ApplyId, around: &Around) -> Result<bool, NotAround> {
         self.may_fill(id)?;
         let regions = self.geometry.regions_of(around.blocks);

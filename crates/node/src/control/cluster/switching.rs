@@ -42,9 +42,6 @@ impl Control {
     ///
     /// Volumes are created, deleted and converted in two steps: one in a pool, which the caller holds, and
     /// one in the record, for which they hold nothing.
-    ///
-    /// # Errors
-    /// Those of the record.
     pub(super) async fn freeze_record(&self) -> Result<Option<Frozen>, ControlError> {
         let Ok(keeper) = self.keeper() else { return Ok(None) };
         let until = rt::now() + CREATED_WITHIN;

@@ -556,9 +556,6 @@ impl Control {
 }
 
 /// Removes from the record a volume that has never had a second copy. Its data stays where it is.
-///
-/// # Errors
-/// Those of the record.
 pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Result<(), ControlError> {
     let key = volume_key(id);
     let Some((entry, revision)) = keeper.get::<VolumeEntry>(&key).filter(|(entry, _)| entry.sole) else {

@@ -123,9 +123,6 @@ impl Control {
     }
 
     /// Renames a volume. Its identity stays the same.
-    ///
-    /// # Errors
-    /// The name is invalid or taken.
     pub async fn rename_volume(
         self: &Rc<Control>,
         name: &str,

@@ -200,17 +200,11 @@ impl Control {
 
     /// The kind that this node's copy of a volume has, and the one that it is being converted to.
     /// [`Control::volume`] shows the kind that the volume should have.
-    ///
-    /// # Errors
-    /// [`ControlError::NotFound`].
     pub fn kinds_of_copy(&self, name: &str) -> Result<(VolumeKind, Option<VolumeKind>), ControlError> {
         self.volume_named(name).map(|(_, info)| (info.kind, info.converting))
     }
 
     /// Whether this node's copy of a volume is of the kind that the volume should have.
-    ///
-    /// # Errors
-    /// [`ControlError::NotFound`].
     pub fn is_of_its_kind(&self, name: &str) -> Result<bool, ControlError> {
         let (_, info) = self.volume_named(name)?;
         Ok(info.converting.is_none() && info.kind == self.wanted_kind(&info))
@@ -242,9 +236,6 @@ impl Control {
 
     /// Begins to convert this node's copy of a volume, or gives that up. A copy that becomes log-structured
     /// gets this compression.
-    ///
-    /// # Errors
-    /// Those of the pool.
     pub(in crate::control) async fn follow_kind(
         self: &Rc<Control>,
         id: VolumeId,

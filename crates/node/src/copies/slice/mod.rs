@@ -145,9 +145,6 @@ impl SliceCopy {
     /// Opens the copy that the layout stores, and reads its dirty map.
     ///
     /// `hosts` is the order of hosts' commands on this slice.
-    ///
-    /// # Errors
-    /// Errors of the layout.
     pub async fn open(
         layout: Rc<store::Slice>,
         opening: Opening,
