@@ -54,12 +54,8 @@ pub enum Passage {
     /// No node has begun it: why, by node number.
     Refused(Vec<(u16, NotBegun)>),
     /// It is not known whether this node has executed it.
-    Unknown {
-        /// Its number.
-        node: u16,
-        /// What went wrong.
-        reason: ClusterError,
-    },
+    #[allow(missing_docs)] // It names the node, and what went wrong.
+    Unknown { node: u16, reason: ClusterError },
 }
 
 /// Why a node has not begun a forwarded request.
@@ -76,13 +72,6 @@ pub enum NotBegun {
     /// It did not answer a request that changes nothing.
     #[error(transparent)]
     Silent(ClusterError),
-}
-
-/// The result at one node.
-enum Tried {
-    Answered(CarriedOut),
-    NotBegun(NotBegun),
-    Unknown(ClusterError),
 }
 
 impl Control {
@@ -108,12 +97,8 @@ impl Control {
                 request: request.text.clone(),
             };
             match try_node(&keeper, NodeId(copy.node), ask, request).await {
-                Tried::Answered(CarriedOut { answer, revision }) => {
-                    keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await;
-                    return Passage::Answered(answer);
-                }
-                Tried::NotBegun(reason) => refused.push((copy.node, reason)),
-                Tried::Unknown(reason) => return Passage::Unknown { node: copy.node, reason },
+                Passage::Refused(by) => refused.extend(by),
+                passage => return passage,
             }
         }
         Passage::Refused(refused)
@@ -132,14 +117,7 @@ impl Control {
             return Err(ControlError::not_found("node", &node.to_string()));
         }
         let ask = Ask::CarryOutHere { revision: keeper.acts_by().0, request: request.text.clone() };
-        Ok(match try_node(&keeper, number, ask, request).await {
-            Tried::Answered(CarriedOut { answer, revision }) => {
-                keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await;
-                Passage::Answered(answer)
-            }
-            Tried::NotBegun(reason) => Passage::Refused(vec![(node, reason)]),
-            Tried::Unknown(reason) => Passage::Unknown { node, reason },
-        })
+        Ok(try_node(&keeper, number, ask, request).await)
     }
 
     /// Checks that a request names this node, or none: a request for another node should have been forwarded.
@@ -216,21 +194,27 @@ async fn carried(keeper: &Keeper, request: String) -> Result<CarriedOut, Refused
     Ok(CarriedOut { answer, revision: keeper.acts_by().0 })
 }
 
-async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask, request: &Request) -> Tried {
+/// The result at one node.
+async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask, request: &Request) -> Passage {
+    let not_begun = |reason| Passage::Refused(vec![(node.0, reason)]);
+    let unknown = |reason| Passage::Unknown { node: node.0, reason };
     if node == keeper.me() {
-        return Tried::NotBegun(NotBegun::ClosedHere);
+        return not_begun(NotBegun::ClosedHere);
     }
     // Nothing runs between this check and the sending of the request.
     if !keeper.hears(node) || !keeper.reaches(node) {
-        return Tried::NotBegun(NotBegun::Unreached);
+        return not_begun(NotBegun::Unreached);
     }
     match keeper.ask_within(node, ask, request.deadline()).await {
-        Ok(Answer::CarriedOut(Ok(done))) => Tried::Answered(done),
-        Ok(Answer::CarriedOut(Err(refused))) => Tried::NotBegun(NotBegun::Refused(refused)),
-        Ok(_) => Tried::Unknown(ClusterError::Strange(node)),
+        Ok(Answer::CarriedOut(Ok(CarriedOut { answer, revision }))) => {
+            keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await;
+            Passage::Answered(answer)
+        }
+        Ok(Answer::CarriedOut(Err(refused))) => not_begun(NotBegun::Refused(refused)),
+        Ok(_) => unknown(ClusterError::Strange(node)),
         // The node could not read the request, or is starting.
-        Err(ClusterError::Refused { reason, .. }) => Tried::NotBegun(NotBegun::Refused(reason)),
-        Err(error) if request.changes => Tried::Unknown(error),
-        Err(error) => Tried::NotBegun(NotBegun::Silent(error)),
+        Err(ClusterError::Refused { reason, .. }) => not_begun(NotBegun::Refused(reason)),
+        Err(error) if request.changes => unknown(error),
+        Err(error) => not_begun(NotBegun::Silent(error)),
     }
 }

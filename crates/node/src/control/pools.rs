@@ -151,15 +151,32 @@ impl Control {
     }
 
     fn pool_status(&self, name: &str, known: &KnownPool, promises: &Promises) -> PoolStatus {
-        let mut status = status(name, known);
-        if let (Ok(open), Some(pool)) = (&mut status.state, known.open()) {
-            open.read_errors = self.read_errors(pool);
-            (open.promised, open.overcommit) = self.promised(promises, pool);
-            open.filling = self.filling(pool, &open.usage);
-            open.scrubs = self.pool_scrubs(pool.id());
-            open.leaving = self.disk_leaving(pool);
+        let state = match &known.state {
+            Opened::Yes(pool) => Ok(self.pool_state(pool, promises)),
+            Opened::NotYet(began) => {
+                Err(format!("its disks have not responded for {} seconds", rt::now().since(*began).as_secs()))
+            }
+            Opened::No(error) => Err(error.to_string()),
+        };
+        PoolStatus { name: name.to_owned(), paths: known.paths.clone(), state }
+    }
+
+    fn pool_state(&self, pool: &Pool, promises: &Promises) -> PoolState {
+        let usage = pool.usage();
+        let (promised, overcommit) = self.promised(promises, pool);
+        PoolState {
+            id: pool.id().to_string(),
+            metadata: pool.metadata_state(),
+            volumes: pool.volume_ids().len(),
+            failed: usage.disks.iter().filter_map(failed_disk).collect(),
+            read_errors: self.read_errors(pool),
+            promised,
+            overcommit,
+            filling: self.filling(pool, &usage),
+            scrubs: self.pool_scrubs(pool.id()),
+            leaving: self.disk_leaving(pool),
+            usage,
         }
-        status
     }
 
     /// Creates a pool.
@@ -571,33 +588,6 @@ impl PoolRecord {
         let (name, paths, id) = (pool.name(), pool.paths(), pool.id().to_string());
         PoolRecord { name, paths, id, uncertain: None }
     }
-}
-
-fn status(name: &str, known: &KnownPool) -> PoolStatus {
-    let state = match &known.state {
-        Opened::Yes(pool) => {
-            let usage = pool.usage();
-            let failed = usage.disks.iter().filter_map(failed_disk).collect();
-            Ok(PoolState {
-                id: pool.id().to_string(),
-                usage,
-                metadata: pool.metadata_state(),
-                volumes: pool.volume_ids().len(),
-                failed,
-                read_errors: Vec::new(),
-                promised: 0,
-                overcommit: None,
-                filling: None,
-                scrubs: PoolScrubs::default(),
-                leaving: None,
-            })
-        }
-        Opened::NotYet(began) => {
-            Err(format!("its disks have not responded for {} seconds", rt::now().since(*began).as_secs()))
-        }
-        Opened::No(error) => Err(error.to_string()),
-    };
-    PoolStatus { name: name.to_owned(), paths: known.paths.clone(), state }
 }
 
 fn failed_disk(disk: &DiskUsage) -> Option<FailedDisk> {
