@@ -53,7 +53,7 @@ pub use self::keeper::{
 pub use self::linked::Linked;
 pub use self::progress::{Awaited, CopySync, KeptOut, Lasting, SyncWait};
 pub use self::refused::Refused;
-pub use self::slice::{CachePolicy, Opening, SliceCopy};
+pub use self::slice::{Opening, SliceCopy};
 pub use self::split_brain::{
     FORK_EPOCHS, ForkRecord, PolicyEntry, SplitBrainPolicy, SplitEntry, alone, policy_key, split_key,
 };

@@ -1,6 +1,6 @@
 //! How copies come in sync: the displayed progress, the cost, and that a resync ends.
 
-use node::copies::{Awaited, CachePolicy, Cause, Copies, CopySync, KeptOut, NodeId, StandingEntry, Traffic};
+use node::copies::{Awaited, Cause, CopySync, KeptOut, NodeId, StandingEntry, Traffic};
 use proto::scsi::AccessState;
 use rt::sim::{DiskFaults, DiskLatency, NetProfile};
 
@@ -131,37 +131,6 @@ fn the_source_of_a_resync_is_non_optimized_if_there_is_another() {
         cluster.world.run_for(Duration::from_secs(4));
         (0..nodes).for_each(|by| assert_eq!(states(&cluster, by), vec![Best; nodes]));
     }
-}
-
-/// A single copy in sync is on one disk: it writes through, even while another copy is about to come in sync.
-#[test]
-fn nothing_is_held_back_from_the_disk_of_the_only_copy() {
-    use CachePolicy::{WriteBack, WriteThrough};
-    let config = Config { resync_bytes_per_second_max: MIB_A_SECOND, ..Config::default() };
-    let cluster = Cluster::with_config(1, 2, 2, &config);
-    cluster.add_volume(VolumeKind::Thick, 2);
-    let policies = |node: usize| -> Vec<CachePolicy> {
-        let of_core = |core| {
-            cluster.world.inspect(cluster.servers[node], CoreId(core), || {
-                Copies::current().slices().iter().map(|copy| copy.cache_policy()).collect::<Vec<_>>()
-            })
-        };
-        (0..2).flat_map(of_core).collect()
-    };
-    let slices = policies(0).len();
-    assert!(slices > 1);
-    (0..2).for_each(|node| assert_eq!(policies(node), vec![WriteBack; slices]));
-    cluster.world.crash(cluster.servers[1]);
-    cluster.world.run_for(Duration::from_secs(2));
-    assert_eq!(policies(0), vec![WriteThrough; slices]);
-    write_regions(&cluster, 0, 0..64);
-    cluster.start(1);
-    // A resync of four seconds.
-    cluster.world.run_for(Duration::from_millis(2500));
-    assert!(sync_of(&cluster, 0, 2).is_some_and(|sync| sync.left_bytes > 0));
-    (0..2).for_each(|node| assert_eq!(policies(node), vec![WriteThrough; slices], "node {}", node + 1));
-    cluster.wait_until_in_sync(0, 2);
-    (0..2).for_each(|node| assert_eq!(policies(node), vec![WriteBack; slices], "node {}", node + 1));
 }
 
 /// What the only host has sent to a node and received from it.

@@ -545,13 +545,6 @@ impl Replica {
         self.finish_joining();
     }
 
-    /// Cached writes have been flushed to the disk.
-    pub fn handle_flushed(&mut self, result: Result<(), DiskFailed>) {
-        if result.is_err() {
-            self.fail(DiskFault::Write);
-        }
-    }
-
     /// The disk failed: this copy takes no part any more.
     pub(super) fn fail(&mut self, fault: DiskFault) {
         if self.failed.is_none() {

@@ -108,11 +108,6 @@ impl SliceCopy {
         Ok(())
     }
 
-    pub(super) fn flush_cache(self: &Rc<Self>) {
-        let layout = Rc::clone(&self.layout);
-        self.work(async move { layout.flush().await }, Replica::handle_flushed);
-    }
-
     pub(super) fn write_page(self: &Rc<Self>, PageWrite { page, image }: PageWrite) {
         let copy = Rc::clone(self);
         let image: Box<[u8; PAGE_BYTES]> = image.try_into().expect("a page has its length");

@@ -3,7 +3,6 @@
 //! [`Replica`] decides. [`SliceCopy`] reports events to it, and after each one executes its outputs until
 //! there are none left.
 
-mod cache_policy;
 mod confirming;
 mod disk;
 mod hosts;
@@ -27,7 +26,6 @@ use replica::{
 use rt::sync::{Notify, Sender};
 use store::{BadBlock, SliceError, Stripe};
 
-pub use self::cache_policy::CachePolicy;
 use self::confirming::Confirming;
 use self::disk::{know_lost, read_map};
 use self::locking::Locking;
@@ -88,8 +86,6 @@ pub struct SliceCopy {
     frozen: Cell<bool>,
     /// Whether a host has read or written here in the current configuration.
     served: Cell<bool>,
-    /// The cache policy of the current configuration.
-    cache_policy: Cell<CachePolicy>,
     /// The ranges that commands have locked on all nodes.
     locks: Locking,
     /// Whether writes find room.
@@ -187,7 +183,6 @@ impl SliceCopy {
             serves_soon: Cell::new(false),
             frozen: Cell::new(false),
             served: Cell::new(false),
-            cache_policy: Cell::new(CachePolicy::WriteThrough),
             locks: Locking::new(me, hosts, first_number),
             shortage: Shortage::default(),
             fetches: Fetches::new(first_number),
@@ -298,7 +293,6 @@ impl SliceCopy {
         let before = self.nodes.replace(nodes);
         self.tell_locks(|locks| locks.enter(activation.config.clone()));
         self.repairs.forget();
-        self.set_cache_policy(CachePolicy::of(&activation.config));
         self.served.set(!self.commands.borrow().is_empty());
         let new = || Slot::all().filter(|slot| before[slot.index()] != nodes[slot.index()]);
         for gone in new().filter(|slot| before[slot.index()].is_some()) {
