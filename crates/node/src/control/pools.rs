@@ -1,6 +1,5 @@
 //! Pools: create, import, export, show.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -258,12 +257,9 @@ impl Control {
     }
 
     /// Whether this pool is the one that the record means by `name`.
-    fn is_recorded_as(&self, pool: &FoundPool, name: &str, known: &KnownPool) -> bool {
+    fn is_recorded_as(&self, pool: &FoundPool, name: &str) -> bool {
         let record: Option<PoolRecord> = self.record.borrow().get(&key(name));
-        match record {
-            Some(record) => record.id == pool.id.to_string(),
-            None => known.paths.iter().collect::<BTreeSet<_>>() == pool.paths.iter().collect(),
-        }
+        record.is_some_and(|record| record.id == pool.id.to_string())
     }
 
     /// Adds a disk to a pool that is in use.
@@ -569,7 +565,7 @@ impl Control {
                 return Err(ControlError::Exists { kind: "pool", name: name.to_owned() });
             }
             // The record's entry is the only thing that leads to that other pool's disks, so it must stay.
-            Some(known) if !self.is_recorded_as(pool, name, known) => {
+            Some(_) if !self.is_recorded_as(pool, name) => {
                 return Err(ControlError::PoolOfThatName(name.to_owned()));
             }
             _ => {}
