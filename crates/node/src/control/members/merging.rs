@@ -1,19 +1,14 @@
 //! What a joining node has already becomes the cluster's.
 //!
 //! The node tells the member its targets, LUN maps, host groups, and the names of its volumes. The member
-//! checks all of it against the cluster's record before it uses up the token. If anything collides, the
-//! member lists all collisions and changes nothing. Otherwise it adds targets and host groups to the record,
-//! and then the node: when the node begins to follow the record, its hosts find there what they have used.
-//! The volumes follow on their own (`control/copies/adoption.rs`), since they stay where they are.
+//! checks all of it against the cluster's record before it uses up the token. If anything collides
+//! ([`Collision`]; why: `docs/why/record.md`, *What a joining node has*), the member lists all collisions and
+//! changes nothing. Otherwise it adds targets and host groups to the record, and then the node: when the node
+//! begins to follow the record, its hosts find there what they have used. The volumes follow on their own
+//! (`control/copies/adoption.rs`), since they stay where they are.
 //!
-//! What both sides have stays as it is. If it is the same target, with other maps, the cluster's target gets
-//! the maps of both sides. But no LUN of it may be a different volume on the two sides, for whatever host
-//! group: a host in both groups would find one disk in place of another. Nor may a host need a CHAP secret
-//! for it that it has not needed: it could not log in any more. Nor may two targets of one volume get the
-//! same port number: reservations could not tell them apart.
-//!
-//! A pool that both nodes have open was cloned with a machine. The record has one mark for both, so each of them
-//! would look as if it had been set back whenever the other one was written (`docs/why/pool.md`).
+//! A pool that both nodes have open was cloned with a machine. The record has one mark for both, so each of
+//! them would look as if it had been set back whenever the other one was written (`docs/why/pool.md`).
 //!
 //! A node that was in the cluster before, and has its volumes still, joins only when its old number has been
 //! removed. As long as the record has the volumes there, it would have to stop serving them: the cluster does

@@ -1,8 +1,10 @@
 //! How all nodes that serve a volume agree on the state of its unit: mode pages and reservations. No I/O and
-//! no clock: answers, completed work and time go in; questions, work and outcomes come out.
+//! no clock: answers, completed work and time go in; questions, work and outcomes come out. The driver is
+//! `keeper/agreement.rs`; `docs/why/reservations.md` has the rules U1 to U12, and why they suffice.
 //!
-//! The node that receives a change decides it ([`Decider`]), in rounds of questions to all members of an
-//! epoch, itself included:
+//! Every change that was answered is known to all members of its epoch and of every later one. The node that
+//! receives a change decides it ([`Decider`]), in rounds of questions to all members of an epoch, itself
+//! included:
 //!
 //! 1. It asks each member what it knows, and brings the newest state to the members that lack it.
 //! 2. It decides the change against that state, and brings the outcome to the member with the lowest slot in
@@ -10,19 +12,9 @@
 //!    two concurrent changes one is decided again.
 //! 3. It brings the outcome to all other members. Only then does it answer.
 //!
-//! A [`Member`] takes nothing of an epoch that it does not act in: when the members change, the deciding node
-//! asks again. Nor does a member take what is older than its own state: in the next epoch another change may
-//! have been decided while this one was on its way, and without it. The node that decided this one sees by
-//! [`Agreed::contains`] whether it has to decide it again.
-//!
-//! So every change that was answered is known to all members of its epoch and of every later one. A copy that
-//! joins asks the members. It serves nothing and is not promoted before it knows the state, and before
-//! commands that were admitted earlier have ended. A change that was not answered, because its node was lost,
-//! is either brought to all members by the next question, or forgotten with the members that had it. No
-//! change waits for the cluster's record.
-//!
-//! The driver is `keeper/agreement.rs`. The rules U1 to U12 and the reasons for them are in
-//! `docs/why/reservations.md`; rule names in comments refer to that page.
+//! A [`Member`] takes nothing of an epoch that it does not act in, and nothing that is older than its own
+//! state: in the next epoch another change may have been decided without this one. The node that decided this
+//! one sees by [`Agreed::contains`] whether it has to decide it again.
 
 mod decider;
 mod member;

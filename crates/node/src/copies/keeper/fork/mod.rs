@@ -1,23 +1,18 @@
 //! A node of two continues alone with a volume, without the cluster's record, because an administrator has
-//! agreed to the risk (`docs/why/forks.md`).
+//! agreed to the risk. `docs/why/forks.md` has the rules F1 to F13, and why a crash between two steps is
+//! harmless.
 //!
-//! What the node does then is a *fork*. It acts in an epoch of its own that the record does not know, so far
-//! from the record's epochs that neither is ever mistaken for the other. Until the fork is *settled*, its
-//! data is neither mixed with the other node's data nor overwritten by it. The order of the steps makes a
-//! crash between any two of them harmless:
+//! What the node does then is a *fork*: it acts in an epoch of its own, so far from the record's epochs that
+//! neither is ever mistaken for the other. Until the fork is *settled*, its data is neither mixed with the
+//! other node's data nor overwritten by it:
 //!
-//! 1. *Begin*: detach from the other copy; write the fork to this node's own record; act in it. After a crash
-//!    before the end of the write there is no fork, and no host was served.
-//! 2. *Settle*, when the record answers again. If the record has this copy in sync, the other node has not
-//!    continued without it. This node then makes its copy the only one in sync in the record. When it acts by
-//!    that, it removes the fork from its own record, and only then talks to the other copy. Until then no
-//!    other copy can come in sync. So a fork that is found after a crash either still has to be settled, or
-//!    the record has this copy in sync in a later epoch.
-//! 3. Otherwise the other node has continued, and this node stops serving hosts. If it has served none since
-//!    the fork began, it removes the fork from its own record, and its copy is out of sync like any other. If
-//!    it has served one, each node has data that the other lacks: a *split*. This node writes that to its own
-//!    record, so that no later life serves hosts, and then to the cluster's record. An administrator decides
-//!    which data is kept.
+//! 1. *Begin*: detach from the other copy; write the fork to this node's own record; act in it.
+//! 2. *Settle*, when the record answers again. If it has this copy in sync, the other node has not continued.
+//!    This copy becomes the only one in sync in the record, then the fork is removed here, and only then does
+//!    this node talk to the other copy.
+//! 3. Otherwise this node stops serving hosts. If it has served none since the fork began, the fork is
+//!    removed. Else it is a *split*: that is written here, then to the cluster's record, and an administrator
+//!    decides which data is kept.
 
 mod begin;
 mod decision;
