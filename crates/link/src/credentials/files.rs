@@ -27,11 +27,6 @@ impl FileError {
         };
         FileError { action, path: path.to_owned(), hint, source }
     }
-
-    /// Whether the file is missing.
-    pub fn is_absent(&self) -> bool {
-        self.source.kind() == io::ErrorKind::NotFound
-    }
 }
 
 pub(super) fn read(path: &Path) -> Result<String, FileError> {

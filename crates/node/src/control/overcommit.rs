@@ -3,7 +3,6 @@
 //! Such a file may take more space than it has taken so far. When its file system is full, writes that need
 //! new space fail. A file system is overcommitted if all such files of this node's pools together may still
 //! take more than it has free.
-//! system has free.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -28,7 +28,7 @@ use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec};
 use crate::config::Config;
 use crate::events::Events;
 use crate::floating::Floating;
-use crate::portal::{self, Registry};
+use crate::portal::Registry;
 use crate::record::{Record, RecordError, set};
 
 /// The pool that a first start creates. It is also the one that is used if there are several and the caller
@@ -171,10 +171,6 @@ impl Control {
     ///
     /// A pool that cannot be opened does not keep the others from serving, and the wait for pools has a
     /// deadline.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    /// See [`StartError`].
     pub(crate) async fn open_everything(
         self: &Rc<Control>,
         default_pool: Option<DefaultPool>,
@@ -308,7 +304,7 @@ impl Control {
     pub(crate) async fn listen(&self, portals: &[SocketAddr]) -> Result<Vec<Listener>, StartError> {
         let mut listeners = Vec::with_capacity(portals.len());
         for address in portals {
-            let listener = retry_while_held(async || portal::listen(*address).await).await;
+            let listener = retry_while_held(async || Listener::bind(*address).await).await;
             listeners.push(listener.map_err(|error| StartError::Listen(*address, error))?);
         }
         Ok(listeners)

@@ -10,8 +10,7 @@ mod room;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -86,11 +85,6 @@ impl Logins {
     }
 }
 
-/// Listens at `address`.
-pub async fn listen(address: SocketAddr) -> io::Result<Listener> {
-    Listener::bind(address).await
-}
-
 /// Accepts connections forever. `logins` has the connections in login at all portals.
 pub async fn serve(listener: Listener, logins: Rc<Logins>) {
     loop {
@@ -112,7 +106,7 @@ pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], group: u16) -> Ve
     let mut addresses: Vec<SocketAddr> = portals
         .iter()
         .flat_map(|portal| {
-            let reached = local.iter().map(|local| SocketAddr::new(canonical(local.ip()), portal.port()));
+            let reached = local.iter().map(|local| SocketAddr::new(local.ip().to_canonical(), portal.port()));
             let reached: Vec<SocketAddr> =
                 if portal.ip().is_unspecified() { reached.collect() } else { vec![*portal] };
             reached
@@ -126,10 +120,6 @@ pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], group: u16) -> Ve
 /// The TargetAddress values of portals of this portal group (RFC 7143 13.8).
 pub fn target_addresses(portals: &[SocketAddr], group: u16) -> Vec<String> {
     portals.iter().map(|portal| format!("{portal},{group}")).collect()
-}
-
-fn canonical(address: IpAddr) -> IpAddr {
-    address.to_canonical()
 }
 
 /// Removes a session that is over from the registry.

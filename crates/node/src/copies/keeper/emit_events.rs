@@ -209,7 +209,8 @@ impl Keeper {
         self.get::<NodeEntry>(&super::super::entry::node_key(NodeId(node))).map(|(entry, _)| entry.name)
     }
 
-    fn named(&self, node: u16) -> String {
+    /// The name of a node, or its number.
+    pub(super) fn named(&self, node: u16) -> String {
         self.name_of(node).unwrap_or_else(|| NodeId(node).to_string())
     }
 

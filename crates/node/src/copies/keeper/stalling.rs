@@ -16,9 +16,8 @@ use cluster::Stall;
 use link::{Frame, Link};
 use replica::NodeId;
 
-use super::super::entry::node_key;
 use super::super::message;
-use super::{Engine, Keeper, NodeEntry};
+use super::{Engine, Keeper};
 use crate::events::code::{LOGINS_ALLOWED, LOGINS_REFUSED, RECORD_RESUMED, RECORD_STALLED};
 use crate::events::{Event, tell};
 
@@ -87,7 +86,7 @@ impl Keeper {
         let is_linked = !self.control_links().is_empty();
         let refuses = stalled.is_some() && now.since(since) >= LOGINS_WITHIN && is_linked;
         if self.stalls.refuses_logins.replace(refuses) != refuses {
-            let node = self.node_name(self.me());
+            let node = self.named(self.me().0);
             let (code, text) = match refuses {
                 true => (
                     LOGINS_REFUSED,
@@ -110,7 +109,7 @@ impl Keeper {
         if known == stalled {
             return;
         }
-        let name = self.node_name(node);
+        let name = self.named(node.0);
         let event = match stalled {
             Some(stall) => Event::new(
                 RECORD_STALLED,
@@ -130,11 +129,6 @@ impl Keeper {
             ),
         };
         tell(event.of_node(node.0));
-    }
-
-    fn node_name(&self, node: NodeId) -> String {
-        let entry = self.get::<NodeEntry>(&node_key(node));
-        entry.map_or_else(|| node.to_string(), |(entry, _)| entry.name)
     }
 }
 

@@ -329,7 +329,7 @@ impl SliceCopy {
             return;
         }
         for node in self.nodes.get().into_iter().flatten() {
-            self.break_off(node);
+            self.link_down(node);
         }
     }
 
@@ -353,14 +353,6 @@ impl SliceCopy {
         self.frozen.set(true);
         self.happened.notify();
         self.served.get()
-    }
-
-    fn break_off(self: &Rc<Self>, node: NodeId) {
-        if let Some(slot) = self.slot_of(node) {
-            self.forget_acknowledgements(slot);
-            self.forget_fetches(slot);
-            self.tell(|replica| replica.handle_link_down(slot));
-        }
     }
 
     /// Waits until the present orphans can no longer take effect: writes that no host waits for
@@ -429,7 +421,11 @@ impl SliceCopy {
 
     /// The link to a node broke.
     pub fn link_down(self: &Rc<Self>, node: NodeId) {
-        self.break_off(node);
+        if let Some(slot) = self.slot_of(node) {
+            self.forget_acknowledgements(slot);
+            self.forget_fetches(slot);
+            self.tell(|replica| replica.handle_link_down(slot));
+        }
     }
 
     /// Handles a message from the copy on that node.

@@ -210,7 +210,7 @@ impl Holding {
 async fn listen(address: SocketAddr) -> io::Result<Listener> {
     let until = rt::now() + LISTEN_DEADLINE;
     loop {
-        match portal::listen(address).await {
+        match Listener::bind(address).await {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && rt::now() < until => {
                 rt::sleep(TURN).await
             }
