@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::dirty_map::DirtyMap;
-use crate::{Blocks, Geometry, LostBlocks, Payload, Slots};
+use crate::{Blocks, Geometry, Payload, Slots};
 
 /// The number of a write to the local disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,26 +61,7 @@ pub struct Media {
 
 impl Media {
     /// Adds a write that needs the bits `intents` in its regions.
-    pub fn submit(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
-        self.add(blocks, payload, intents, ApplyKind::Write)
-    }
-
-    /// Adds a write that ends no loss, like [`Media::submit`].
-    pub fn submit_around_lost(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
-        self.add(blocks, payload, intents, ApplyKind::WriteAroundLost)
-    }
-
-    /// Adds a rewrite of what the blocks hold already, like [`Media::submit`].
-    pub fn submit_repair(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
-        self.add(blocks, payload, intents, ApplyKind::Repair)
-    }
-
-    /// Adds a note that the blocks are lost, like [`Media::submit`].
-    pub fn submit_loss(&mut self, LostBlocks { blocks, holders }: LostBlocks, intents: Slots) -> ApplyId {
-        self.add(blocks, Payload::Zeros, intents, ApplyKind::Lose { holders })
-    }
-
-    fn add(&mut self, blocks: Blocks, payload: Payload, intents: Slots, kind: ApplyKind) -> ApplyId {
+    pub fn submit(&mut self, blocks: Blocks, payload: Payload, intents: Slots, kind: ApplyKind) -> ApplyId {
         self.last += 1;
         let id = ApplyId(self.last);
         self.waiting.push_back((Apply { id, blocks, payload, kind }, intents));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base::{ByteLen, ByteOffset};
 
-use super::read_errors::with_control;
+use super::read_errors::{with_control, with_volume};
 use super::{Control, Fault, FaultKind};
 use crate::copies::Address;
 use crate::events::code::BLOCKS_LOST;
@@ -29,11 +29,7 @@ pub(crate) fn set_lost_of_copy(slice: Address, lost: Option<(ByteOffset, ByteLen
 
 /// Reports that a copy of the volume with this number has lost `len` bytes at this offset. From any core.
 pub(crate) fn note_lost_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen) {
-    with_control(move |control| {
-        if let Some(id) = control.keeper().ok().and_then(|keeper| keeper.id_of(number)) {
-            control.note_lost(id, of_volume.0, len.0);
-        }
-    });
+    with_volume(number, move |control, id| control.note_lost(id, of_volume.0, len.0));
 }
 
 impl Control {

@@ -159,6 +159,15 @@ pub(super) fn with_control(what: impl FnOnce(&Control) + Send + 'static) {
     if rt::core() == CoreId(0) { tell() } else { rt::send(CoreId(0), tell) }
 }
 
+/// The same with the volume that has this number in its cluster.
+pub(super) fn with_volume(number: u32, what: impl FnOnce(&Control, VolumeId) + Send + 'static) {
+    with_control(move |control| {
+        if let Some(id) = control.keeper().ok().and_then(|keeper| keeper.id_of(number)) {
+            what(control, id);
+        }
+    });
+}
+
 /// Notes a failed read of a volume that only this node has, at this offset in the volume. From any core.
 pub(crate) fn note_bad_block(volume: VolumeId, of_volume: ByteOffset, bad: BadBlock) {
     with_control(move |control| control.note_bad_block(volume, of_volume.0, bad));
@@ -166,11 +175,7 @@ pub(crate) fn note_bad_block(volume: VolumeId, of_volume: ByteOffset, bad: BadBl
 
 /// Notes a failed read of this node's copy of the volume with this number in its cluster. From any core.
 pub(crate) fn note_bad_block_of_copy(number: u32, of_volume: ByteOffset, bad: BadBlock) {
-    with_control(move |control| {
-        if let Some(id) = control.keeper().ok().and_then(|keeper| keeper.id_of(number)) {
-            control.note_bad_block(id, of_volume.0, bad);
-        }
-    });
+    with_volume(number, move |control, id| control.note_bad_block(id, of_volume.0, bad));
 }
 
 /// Notes that `len` bytes of such a copy could neither be read nor repaired, so that a copy goes out of sync.
@@ -179,9 +184,8 @@ pub(crate) fn note_unrepaired_of_copy(number: u32, of_volume: ByteOffset, len: B
     if bad.cause == ReadFailure::Lost {
         return;
     }
-    with_control(move |control| {
+    with_volume(number, move |control, id| {
         let Ok(keeper) = control.keeper() else { return };
-        let Some(id) = keeper.id_of(number) else { return };
         let Ok((pool, info)) = control.volume_named(&id.to_string()) else { return };
         keeper.note_unread(id, control.range_of(&pool, &info, of_volume.0, len.0, bad));
     });
@@ -194,11 +198,7 @@ pub(crate) fn note_repaired_block(volume: VolumeId, bad: BadBlock) {
 
 /// Notes that a block of such a copy was repaired. From any core.
 pub(crate) fn note_repaired_block_of_copy(number: u32, bad: BadBlock) {
-    with_control(move |control| {
-        if let Some(id) = control.keeper().ok().and_then(|keeper| keeper.id_of(number)) {
-            control.note_repaired_block(id, bad);
-        }
-    });
+    with_volume(number, move |control, id| control.note_repaired_block(id, bad));
 }
 
 impl Control {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::canary::{Canary, makes};
-use crate::media::ApplyId;
+use crate::media::{ApplyId, ApplyKind};
 use crate::message::{Message, RoundId, SyncId};
 use crate::{
     Blocks, Config, Digest, Epoch, LostBlocks, LostUnits, Payload, Regions, Slot, Slots, Standing, Timestamp,
@@ -317,14 +317,15 @@ impl Replica {
         }
         if stage == Stage::Bulk && self.may_write_around(&lost) && !makes(Canary::LostUnnoted) {
             for lost in &lost {
-                let apply = self.media.submit_loss(*lost, inherit);
+                let kind = ApplyKind::Lose { holders: lost.holders };
+                let apply = self.media.submit(lost.blocks, Payload::Zeros, inherit, kind);
                 self.media.note_brought(apply);
             }
             for run in pieces.chunk_by(|(one, _), (next, _)| one.end == next.start) {
                 let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else { continue };
                 let whole = Blocks::new(first.start, last.end);
                 let data = payload.part(blocks, whole, &self.geometry);
-                let apply = self.media.submit_around_lost(whole, data, inherit);
+                let apply = self.media.submit(whole, data, inherit, ApplyKind::WriteAroundLost);
                 self.media.note_brought(apply);
             }
         }
@@ -336,11 +337,12 @@ impl Replica {
             let whole = Blocks::new(first.blocks.start, last.blocks.end);
             // A lost block counts as what it held, except that no host sees it: nothing older takes its
             // place, and anything newer ends the loss (R27).
-            let apply = match first.lost {
+            let (data, kind) = match first.lost {
                 Some(_) if makes(Canary::LostUnnoted) => continue,
-                Some(holders) => self.media.submit_loss(LostBlocks { blocks: whole, holders }, inherit),
-                None => self.media.submit(whole, payload.part(blocks, whole, &self.geometry), inherit),
+                Some(holders) => (Payload::Zeros, ApplyKind::Lose { holders }),
+                None => (payload.part(blocks, whole, &self.geometry), ApplyKind::Write),
             };
+            let apply = self.media.submit(whole, data, inherit, kind);
             self.media.note_brought(apply);
             if stage == Stage::Final {
                 for Brought { blocks: piece, ts, .. } in run {

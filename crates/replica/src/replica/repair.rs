@@ -10,7 +10,7 @@
 use base::Instant;
 
 use crate::canary::{Canary, makes};
-use crate::{ApplyId, Blocks, Leases, Payload, Slots, Standing};
+use crate::{ApplyId, ApplyKind, Blocks, Leases, Payload, Slots, Standing};
 
 use super::{DiskFault, ReadMark, Replica};
 
@@ -63,7 +63,7 @@ impl Replica {
             self.note_dirtied(region);
         }
         self.map.mark(regions, intents);
-        Some(self.media.submit_repair(blocks, payload, intents))
+        Some(self.media.submit(blocks, payload, intents, ApplyKind::Repair))
     }
 
     /// The content for the disk block of which the write `id` changes a part, if the disk cannot read the
@@ -167,8 +167,8 @@ mod tests {
     use crate::canary::make;
     use crate::message::{Envelope, Message, SyncId};
     use crate::{
-        Activation, ApplyKind, Command, Config, DirtyMap, Geometry, Incarnation, LostUnits, NodeId, Output,
-        PAGE_BYTES, Receivers, Revision, Slot, Terms, Timestamp,
+        Activation, Command, Config, DirtyMap, Geometry, Incarnation, LostUnits, NodeId, Output, PAGE_BYTES,
+        Receivers, Revision, Slot, Terms, Timestamp,
     };
 
     const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };

@@ -3,7 +3,7 @@
 use crate::canary::{Canary, makes};
 use crate::message::{Message, RoundId};
 use crate::table::Entry;
-use crate::{Blocks, Payload, Slot, Slots, Standing, Timestamp};
+use crate::{ApplyKind, Blocks, Payload, Slot, Slots, Standing, Timestamp};
 
 use super::debt::Owed;
 use super::{Command, Outcome, Output, Replica, Unwritable};
@@ -73,7 +73,7 @@ impl Replica {
             }
             self.map.mark(regions, intents);
             let payload = payload.part(blocks, *part, &self.geometry);
-            let apply = self.media.submit(*part, payload, intents);
+            let apply = self.media.submit(*part, payload, intents, ApplyKind::Write);
             self.table.applying(*part, apply);
         }
     }

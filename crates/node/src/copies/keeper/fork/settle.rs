@@ -185,7 +185,7 @@ impl Keeper {
     /// split.
     async fn lose(self: &Rc<Self>, id: VolumeId, said: Said, revision: cluster::Revision) -> Option<()> {
         self.forks.change(id, Fork::freeze);
-        let served = self.hold(id).await?;
+        let served = self.stop_serving(id).await?;
         let decided_in = self.volumes.borrow().get(&id)?.agreement.decided_in();
         let fork = self.forks.get(id)?;
         match fork.judge(served, decided_in, said) {
@@ -246,13 +246,9 @@ impl Keeper {
         Some(())
     }
 
-    /// Stops serving hosts, before it is decided that the other node serves them.
-    pub async fn stop_serving(self: &Rc<Self>, id: VolumeId) {
-        self.hold(id).await;
-    }
-
-    /// Stops serving hosts through this copy; returns whether one was served in the active configuration.
-    async fn hold(self: &Rc<Self>, id: VolumeId) -> Option<bool> {
+    /// Stops serving hosts through this copy, before it is decided that the other node serves them. Returns
+    /// whether one was served in the active configuration.
+    pub async fn stop_serving(self: &Rc<Self>, id: VolumeId) -> Option<bool> {
         let (number, before) = {
             let mut volumes = self.volumes_mut();
             let kept = volumes.get_mut(&id)?;
@@ -285,7 +281,7 @@ impl Keeper {
 
     /// Gives up the data of the fork: this copy becomes what the record says, one that is out of sync.
     async fn give_up(self: &Rc<Self>, id: VolumeId) -> Option<()> {
-        self.hold(id).await?;
+        self.stop_serving(id).await?;
         let takes_part = |kept: &&Kept| kept.open && kept.whole;
         let number = self.volumes.borrow().get(&id).filter(takes_part).map(|kept| kept.entry.number)?;
         // The blocks that this copy has written alone must not pass for those that others have lost (R27).
