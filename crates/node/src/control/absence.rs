@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use super::{Control, ControlError};
+use super::{Control, ControlError, Result};
 use crate::copies::{ClusterError, RECORD_DEADLINE};
 
 impl Control {
@@ -18,9 +18,9 @@ impl Control {
     /// # Errors
     /// Those of `work`. Instead of [`ControlError::NotFound`]: [`ControlError::RecordBehind`], or why the
     /// record did not respond.
-    pub async fn certainly<T, F>(self: &Rc<Self>, work: impl Fn(Rc<Self>) -> F) -> Result<T, ControlError>
+    pub async fn certainly<T, F>(self: &Rc<Self>, work: impl Fn(Rc<Self>) -> F) -> Result<T>
     where
-        F: Future<Output = Result<T, ControlError>>,
+        F: Future<Output = Result<T>>,
     {
         let before = self.keeper().ok().map(|keeper| keeper.acts_by());
         let refused = match work(self.clone()).await {

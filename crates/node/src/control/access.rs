@@ -10,7 +10,7 @@ use super::cluster::{KNOWN_ACCESS, KnownAccess};
 use super::doing::Doing;
 use super::previous_run::retry_while_held;
 use super::turns::Thing;
-use super::{Control, ControlError};
+use super::{Control, ControlError, Result};
 use crate::access::{
     Access, AccessChange, AddressRange, ChapSecret, Concerned, HostGroup, HostName, LUN_MAX, LunMap, Target,
     TargetName,
@@ -97,7 +97,7 @@ const SECRET_BYTES_MAX: usize = 255;
 /// TargetAlias (13.6), which is UTF-8 without null characters.
 const ALIAS_BYTES_MAX: usize = 255;
 
-fn check_alias(alias: Option<&str>) -> Result<(), ControlError> {
+fn check_alias(alias: Option<&str>) -> Result<()> {
     match alias {
         Some(alias) if alias.len() > ALIAS_BYTES_MAX || alias.contains('\0') => {
             let reason = "an alias has at most 255 bytes and no null characters";
@@ -107,7 +107,7 @@ fn check_alias(alias: Option<&str>) -> Result<(), ControlError> {
     }
 }
 
-fn check_host(host: &HostGroup) -> Result<(), ControlError> {
+fn check_host(host: &HostGroup) -> Result<()> {
     if host.is_built_in() {
         return Err(ControlError::BuiltIn(host.name.to_string()));
     }
@@ -118,7 +118,7 @@ fn check_host(host: &HostGroup) -> Result<(), ControlError> {
     Ok(())
 }
 
-fn check_chap(chap: Option<&ChapSecret>) -> Result<(), ControlError> {
+fn check_chap(chap: Option<&ChapSecret>) -> Result<()> {
     let Some(chap) = chap else { return Ok(()) };
     if chap.secret.chars().count() < SECRET_CHARACTERS_MIN || chap.secret.len() > SECRET_BYTES_MAX {
         let reason =
@@ -135,7 +135,7 @@ fn check_chap(chap: Option<&ChapSecret>) -> Result<(), ControlError> {
 ///
 /// RFC 7143 12.1.3: a secret that authenticates a target must not authenticate an initiator, of whatever
 /// target. Otherwise a party that knows the secret of one could impersonate the other.
-fn check_one_way(chap: Option<&ChapSecret>, used: &[&ChapSecret]) -> Result<(), ControlError> {
+fn check_one_way(chap: Option<&ChapSecret>, used: &[&ChapSecret]) -> Result<()> {
     match chap {
         Some(chap) if used.iter().any(|used| used.secret == chap.secret) => {
             let reason = "the same secret is set for the other direction: the secrets of targets and of initiators must differ";
@@ -155,7 +155,7 @@ impl Control {
     ///
     /// # Errors
     /// The name is invalid or taken; the alias or the secret is invalid.
-    pub async fn create_target(self: &Rc<Control>, spec: TargetSpec) -> Result<(), ControlError> {
+    pub async fn create_target(self: &Rc<Control>, spec: TargetSpec) -> Result<()> {
         self.change(Doing::MakeTarget.of(&spec.name), [Thing::Record], |control, changing| async move {
             let target = control.new_target(spec)?;
             control.change_access(&changing, vec![AccessChange::SetTarget(target)]).await
@@ -168,11 +168,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::NotFound`]; the alias or the secret is invalid.
-    pub async fn change_target(
-        self: &Rc<Control>,
-        name: &str,
-        change: TargetChange,
-    ) -> Result<(), ControlError> {
+    pub async fn change_target(self: &Rc<Control>, name: &str, change: TargetChange) -> Result<()> {
         let name = name.to_owned();
         self.change(Doing::ChangeTarget.of(&name), [Thing::Record], |control, changing| async move {
             let (before, after) = control.check_changed_target(&name, change)?;
@@ -186,11 +182,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::change_target`].
-    pub fn check_changed_target(
-        &self,
-        name: &str,
-        change: TargetChange,
-    ) -> Result<(Target, Target), ControlError> {
+    pub fn check_changed_target(&self, name: &str, change: TargetChange) -> Result<(Target, Target)> {
         let before = self.target_named(name)?;
         // Only new values are checked: an older version may have accepted a longer alias.
         check_alias(change.alias.as_ref().and_then(Option::as_deref))?;
@@ -210,7 +202,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::HasLuns`].
-    pub async fn delete_target(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
+    pub async fn delete_target(self: &Rc<Control>, name: &str, force: bool) -> Result<()> {
         let name = name.to_owned();
         self.change(Doing::DeleteTarget.of(&name), [Thing::Record], |control, changing| async move {
             let target = control.target_named(&name)?;
@@ -226,7 +218,7 @@ impl Control {
     ///
     /// # Errors
     /// A name does not exist; the LUN is taken or too high.
-    pub async fn map(self: &Rc<Control>, volume: &str, spec: MapSpec) -> Result<u16, ControlError> {
+    pub async fn map(self: &Rc<Control>, volume: &str, spec: MapSpec) -> Result<u16> {
         let volume = self.volume_named(volume)?.1;
         // If several pools hold the volume, any of them may be the one that it is served from. None is closed
         // meanwhile: another one, with older data, would take its place under a host that uses it already.
@@ -245,12 +237,7 @@ impl Control {
     }
 
     /// Unmaps a LUN, from one host group or from all.
-    pub async fn unmap(
-        self: &Rc<Control>,
-        target: &str,
-        lun: u16,
-        host: Option<&str>,
-    ) -> Result<(), ControlError> {
+    pub async fn unmap(self: &Rc<Control>, target: &str, lun: u16, host: Option<&str>) -> Result<()> {
         let (name, host) = (target.to_owned(), host.map(str::to_owned));
         self.change(Doing::Unmap.of(target), [Thing::Record], |control, changing| async move {
             let mut target = control.target_named(&name)?;
@@ -273,7 +260,7 @@ impl Control {
     ///
     /// # Errors
     /// An invalid name, address or secret; with `new`, a name that is taken.
-    pub async fn set_host(self: &Rc<Control>, host: HostGroup, new: bool) -> Result<(), ControlError> {
+    pub async fn set_host(self: &Rc<Control>, host: HostGroup, new: bool) -> Result<()> {
         check_host(&host)?;
         let doing = if new { Doing::MakeHost } else { Doing::ChangeHost };
         self.change(doing.of(host.name.as_str()), [Thing::Record], |control, changing| async move {
@@ -294,7 +281,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::set_host`].
-    pub fn check_changed_host(&self, host: &HostGroup) -> Result<usize, ControlError> {
+    pub fn check_changed_host(&self, host: &HostGroup) -> Result<usize> {
         check_host(host)?;
         let access = self.access();
         let name = host.name.as_str();
@@ -307,7 +294,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::HostInUse`].
-    pub async fn delete_host(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
+    pub async fn delete_host(self: &Rc<Control>, name: &str) -> Result<()> {
         let name = name.to_owned();
         self.change(Doing::DeleteHost.of(&name), [Thing::Record], |control, changing| async move {
             let change = AccessChange::DeleteHost(control.unused_host(&name)?);
@@ -320,7 +307,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::delete_host`].
-    pub fn unused_host(&self, name: &str) -> Result<HostName, ControlError> {
+    pub fn unused_host(&self, name: &str) -> Result<HostName> {
         let access = self.access();
         let host = access.host(name).ok_or_else(|| ControlError::not_found("host", name))?;
         if host.is_built_in() {
@@ -338,13 +325,13 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::Invalid`].
-    pub fn parse_address(text: &str) -> Result<AddressRange, ControlError> {
+    pub fn parse_address(text: &str) -> Result<AddressRange> {
         let reason = "write addresses as 10.1.2.3 or 10.1.0.0/16, fd00::1 or fd00::/8";
         text.parse().map_err(|_| ControlError::Invalid { field: "addresses", reason })
     }
 
     /// A place for a volume that is to be created, in a target that may not exist yet.
-    pub(super) fn place_for_new(&self, spec: &MapSpec) -> Result<Place, ControlError> {
+    pub(super) fn place_for_new(&self, spec: &MapSpec) -> Result<Place> {
         if let Some(target) = self.access().target(&spec.target) {
             return self.place_in(target.clone(), spec, None);
         }
@@ -352,12 +339,7 @@ impl Control {
         Ok(Place { new: true, ..self.place_in(target, spec, None)? })
     }
 
-    fn place_in(
-        &self,
-        target: Target,
-        spec: &MapSpec,
-        volume: Option<VolumeId>,
-    ) -> Result<Place, ControlError> {
+    fn place_in(&self, target: Target, spec: &MapSpec, volume: Option<VolumeId>) -> Result<Place> {
         let host: HostName = spec.host.parse()?;
         if self.access().host(host.as_str()).is_none() {
             return Err(ControlError::not_found("host", &spec.host));
@@ -371,7 +353,7 @@ impl Control {
 
     /// Checks that no other target leads to the volume through the same port: reservations could not tell the
     /// two apart.
-    fn check_port(&self, target: &Target, volume: VolumeId) -> Result<(), ControlError> {
+    fn check_port(&self, target: &Target, volume: VolumeId) -> Result<()> {
         let access = self.access();
         let number = |target: &Target| NodeNumber::in_port(target.port);
         let meets = |other: &Target| other.name != target.name && number(other) == number(target);
@@ -384,7 +366,7 @@ impl Control {
         }
     }
 
-    fn new_target(&self, spec: TargetSpec) -> Result<Target, ControlError> {
+    fn new_target(&self, spec: TargetSpec) -> Result<Target> {
         let name: TargetName = spec.name.parse()?;
         check_alias(spec.alias.as_deref())?;
         check_chap(spec.chap.as_ref())?;
@@ -428,11 +410,7 @@ impl Control {
 
     /// Makes changes of targets and hosts durable, all or none. When this returns, every core has them. The
     /// caller holds the record.
-    pub(super) async fn change_access(
-        &self,
-        changing: &Changing,
-        changes: Vec<AccessChange>,
-    ) -> Result<(), ControlError> {
+    pub(super) async fn change_access(&self, changing: &Changing, changes: Vec<AccessChange>) -> Result<()> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -445,7 +423,7 @@ impl Control {
         changing: &Changing,
         changes: Vec<AccessChange>,
         others: Vec<Change>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         // The cores receive it from the record, as on all other nodes.
         self.commit_shared(changing, changes.iter().map(in_record).collect(), others).await?;
         self.access_changed.notify();
@@ -453,7 +431,7 @@ impl Control {
     }
 
     /// Makes changes of the node's record durable. The caller holds it.
-    pub(super) async fn commit(&self, changing: &Changing, changes: Vec<Change>) -> Result<(), ControlError> {
+    pub(super) async fn commit(&self, changing: &Changing, changes: Vec<Change>) -> Result<()> {
         self.repair_record().await?;
         // Only the holder writes the record; other code reads it only between two awaits.
         let prepared = self.record.borrow().prepare(changes)?;
@@ -464,7 +442,7 @@ impl Control {
     }
 
     /// Repairs the record after a failed write, so that it accepts changes again. The caller holds it.
-    async fn repair_record(&self) -> Result<(), ControlError> {
+    async fn repair_record(&self) -> Result<()> {
         let Some(repair) = self.record.borrow().repair()? else { return Ok(()) };
         let disk = retry_while_held(async || repair.write().await).await?;
         self.record.borrow_mut().repaired(repair, disk);
@@ -510,7 +488,7 @@ impl Control {
         announce(Access::clone(&self.access()), Concerned::every_target()).await;
     }
 
-    fn target_named(&self, name: &str) -> Result<Target, ControlError> {
+    fn target_named(&self, name: &str) -> Result<Target> {
         self.access().target(name).cloned().ok_or_else(|| ControlError::not_found("target", name))
     }
 }
@@ -542,12 +520,7 @@ pub(super) async fn announce(access: Access, concerned: Concerned) {
 ///
 /// In one target a volume has the same LUN for all hosts, but two hosts may see different volumes at the same
 /// LUN. `volume` is `None` if it is not mapped anywhere yet.
-fn free_lun(
-    target: &Target,
-    host: &HostName,
-    volume: Option<VolumeId>,
-    wanted: Option<u16>,
-) -> Result<u16, ControlError> {
+fn free_lun(target: &Target, host: &HostName, volume: Option<VolumeId>, wanted: Option<u16>) -> Result<u16> {
     let taken = |lun| target.maps.iter().any(|map| map.lun == lun && map.host == *host);
     match wanted {
         Some(lun) if lun > LUN_MAX => {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::{Control, ControlError, Fault, FaultKind};
+use super::{Control, ControlError, Fault, FaultKind, Result};
 use crate::copies::{Keeper, NodeEntry, json, node_key};
 use crate::floating::{
     ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, Here, HolderEntry, LAST_GROUP, address_key,
@@ -63,7 +63,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::ClusterFailed`].
-    pub fn addresses(&self) -> Result<Vec<AddressStatus>, ControlError> {
+    pub fn addresses(&self) -> Result<Vec<AddressStatus>> {
         let keeper = self.keeper()?;
         let entries = keeper.list::<AddressEntry>(ADDRESSES).into_iter();
         let mut all: Vec<AddressStatus> = entries.map(|entry| self.address_status(&keeper, entry)).collect();
@@ -75,7 +75,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::ClusterFailed`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
-    pub fn address(&self, address: IpAddr) -> Result<AddressStatus, ControlError> {
+    pub fn address(&self, address: IpAddr) -> Result<AddressStatus> {
         let keeper = self.keeper()?;
         let key = address_key(address);
         match (keeper.get::<AddressEntry>(&key), keeper.revision_of(&key)) {
@@ -90,7 +90,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::ClusterFailed`].
-    pub fn unreadable_addresses(&self) -> Result<Vec<String>, ControlError> {
+    pub fn unreadable_addresses(&self) -> Result<Vec<String>> {
         Ok(unreadable_in(&*self.keeper()?))
     }
 
@@ -100,7 +100,7 @@ impl Control {
     /// The address is invalid or taken, the device or the nodes are invalid, or there are already
     /// [`ADDRESSES_MAX`]; [`ControlError::EntryUnreadable`] if there is an address whose portal group is not
     /// known.
-    pub async fn add_address(&self, spec: AddressSpec) -> Result<AddressStatus, ControlError> {
+    pub async fn add_address(&self, spec: AddressSpec) -> Result<AddressStatus> {
         let keeper = self.keeper()?;
         check_address(&spec)?;
         check_nodes(&keeper, &spec)?;
@@ -135,7 +135,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::ClusterFailed`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
-    pub async fn remove_address(&self, address: IpAddr) -> Result<(), ControlError> {
+    pub async fn remove_address(&self, address: IpAddr) -> Result<()> {
         let keeper = self.keeper()?;
         let key = address_key(address);
         let revision = keeper.revision_of(&key);
@@ -212,7 +212,7 @@ fn unreadable(name: String) -> ControlError {
 }
 
 /// Checks whether an address, prefix and device are valid.
-fn check_address(spec: &AddressSpec) -> Result<(), ControlError> {
+fn check_address(spec: &AddressSpec) -> Result<()> {
     let AddressSpec { address, prefix, device, .. } = spec;
     let invalid = |field, reason| Err(ControlError::Invalid { field, reason });
     let is_mapped = matches!(address, IpAddr::V6(six) if six.to_ipv4_mapped().is_some());
@@ -251,7 +251,7 @@ fn check_address(spec: &AddressSpec) -> Result<(), ControlError> {
 }
 
 /// Checks that the nodes in the declaration exist, and that the address is not a node's own one.
-fn check_nodes(keeper: &Keeper, spec: &AddressSpec) -> Result<(), ControlError> {
+fn check_nodes(keeper: &Keeper, spec: &AddressSpec) -> Result<()> {
     let invalid = |field, reason| Err(ControlError::Invalid { field, reason });
     for number in spec.nodes.iter().chain(&spec.prefer) {
         let known = keeper.get::<NodeEntry>(&node_key(NodeId(*number)));

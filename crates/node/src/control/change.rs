@@ -17,7 +17,7 @@ use store::{Zeroing, ZeroingWatch};
 
 use super::doing::Doing;
 use super::turns::{Held, Thing, Turns};
-use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
+use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
 use crate::events::code::{
     CHANGE_FAILED, CHANGE_SLOW, CLUSTER_CREATED, CLUSTER_FORCED, CLUSTER_JOINED, HOST_CHANGED, HOST_CREATED,
     HOST_DELETED, MAPS_CHANGED, POOL_CREATED, POOL_EXPORTED, POOL_EXTENDED, POOL_FORGOTTEN, POOL_IMPORTED,
@@ -200,23 +200,23 @@ impl Control {
 
     /// Carries out a change, which holds these things from its turn to its end. The volume among them is what
     /// the change is about.
-    pub(super) async fn change<T: 'static, F: Future<Output = Result<T, ControlError>> + 'static>(
+    pub(super) async fn change<T: 'static, F: Future<Output = Result<T>> + 'static>(
         self: &Rc<Control>,
         work: Work,
         holds: impl Into<Vec<Thing>>,
         body: impl FnOnce(Rc<Control>, Rc<Changing>) -> F,
-    ) -> Result<T, ControlError> {
+    ) -> Result<T> {
         self.change_within(CHANGE_DEADLINE, work, holds, body).await
     }
 
     /// As [`Control::change`], with another deadline.
-    pub(super) async fn change_within<T: 'static, F: Future<Output = Result<T, ControlError>> + 'static>(
+    pub(super) async fn change_within<T: 'static, F: Future<Output = Result<T>> + 'static>(
         self: &Rc<Control>,
         deadline: Duration,
         work: Work,
         holds: impl Into<Vec<Thing>>,
         body: impl FnOnce(Rc<Control>, Rc<Changing>) -> F,
-    ) -> Result<T, ControlError> {
+    ) -> Result<T> {
         let holds: Vec<Thing> = holds.into();
         let number = self.changes.next_number();
         let changing = Rc::new(Changing {
@@ -271,7 +271,7 @@ impl Changing {
     ///
     /// # Errors
     /// [`ControlError::Busy`].
-    pub(super) async fn hold(&self, things: impl Into<Vec<Thing>>) -> Result<Held<'_>, ControlError> {
+    pub(super) async fn hold(&self, things: impl Into<Vec<Thing>>) -> Result<Held<'_>> {
         let held = self.control.changes.turns.claim(things.into(), self.work.clone());
         let turn = held.turn(|first| self.waits_for(WaitsFor::Turn(first)));
         let turn = rt::timeout(TURN_DEADLINE, turn).await;

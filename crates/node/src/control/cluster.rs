@@ -23,7 +23,7 @@ use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
 use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::{NOTHING, Thing};
-use super::{Control, ControlError};
+use super::{Control, ControlError, Result};
 use crate::config::RecordEngine;
 use crate::copies::{
     ClusterError, Copies, Engine, Keeper, LinkHandler, LinkRoles, NodeEntry, RECORD_DEADLINE, node_key, peer,
@@ -202,7 +202,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::ClusterFailed`]: this version cannot read it.
-    pub(super) fn own_place(&self) -> Result<Place, ControlError> {
+    pub(super) fn own_place(&self) -> Result<Place> {
         self.place().ok_or_else(|| self.why_no_part())
     }
 
@@ -220,7 +220,7 @@ impl Control {
 
     /// The node's place, if it is still the one that was checked: the node may have joined another cluster
     /// since.
-    fn place_still(&self, before: &Place) -> Result<Place, ControlError> {
+    fn place_still(&self, before: &Place) -> Result<Place> {
         let is_it = |place: &Place| (&place.cluster, place.node) == (&before.cluster, before.node);
         let changed = || ClusterError::Conflict("the cluster of this node".into());
         Ok(self.place().filter(is_it).ok_or_else(changed)?)
@@ -231,7 +231,7 @@ impl Control {
     ///
     /// # Errors
     /// Others can join already; the node cannot listen there; files or etcd cannot be written.
-    pub async fn init_cluster(self: &Rc<Control>, listen: Vec<SocketAddr>) -> Result<(), ControlError> {
+    pub async fn init_cluster(self: &Rc<Control>, listen: Vec<SocketAddr>) -> Result<()> {
         self.change(Doing::MakeCluster.of(&self.host.name), NOTHING, |control, changing| async move {
             match RecordPlace::configured() {
                 RecordPlace::Nodes => control.listen_for_others(&changing, listen).await,
@@ -246,7 +246,7 @@ impl Control {
     ///
     /// # Errors
     /// Files cannot be written. The node may be in the cluster after its next start.
-    async fn enter_first(self: &Rc<Control>) -> Result<(), ControlError> {
+    async fn enter_first(self: &Rc<Control>) -> Result<()> {
         let work = Doing::WriteIdentity.of(&self.host.name);
         self.change(work, [Thing::Record], |control, changing| async move {
             match Shard::current().config().first_place.clone() {
@@ -263,7 +263,7 @@ impl Control {
     /// # Errors
     /// Files cannot be written. If it is the node's record, the node may be in the cluster after its next
     /// start.
-    async fn found(self: &Rc<Control>, changing: &Changing, also: Vec<Change>) -> Result<(), ControlError> {
+    async fn found(self: &Rc<Control>, changing: &Changing, also: Vec<Change>) -> Result<()> {
         // If it cannot be written now, nothing is left behind.
         self.commit(changing, Vec::new()).await?;
         let place = Place::founding(RecordPlace::Nodes, Vec::new());
@@ -288,11 +288,7 @@ impl Control {
     ///
     /// # Errors
     /// The node has addresses, or cannot listen at these; the record cannot be written.
-    async fn listen_for_others(
-        &self,
-        changing: &Changing,
-        listen: Vec<SocketAddr>,
-    ) -> Result<(), ControlError> {
+    async fn listen_for_others(&self, changing: &Changing, listen: Vec<SocketAddr>) -> Result<()> {
         let _record = changing.hold([Thing::Record]).await?;
         let place = self.place().filter(|place| place.is_private() && !listen.is_empty());
         let Some(place) = place else { return Err(EnterError::Already.into()) };
@@ -318,11 +314,7 @@ impl Control {
     ///
     /// # Errors
     /// The node is in a cluster that it cannot leave for another one; files cannot be written.
-    pub async fn enter_cluster(
-        self: &Rc<Control>,
-        place: Place,
-        generation: u64,
-    ) -> Result<(), ControlError> {
+    pub async fn enter_cluster(self: &Rc<Control>, place: Place, generation: u64) -> Result<()> {
         self.enter_with(place, generation, None).await
     }
 
@@ -335,7 +327,7 @@ impl Control {
         place: Place,
         generation: u64,
         admitted: Option<Admitted>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         self.change(Doing::JoinCluster.of(&self.host.name), NOTHING, |control, changing| async move {
             // The record of the cluster that the node leaves takes part in all changes of its volumes. A node
             // that has lost its files changes none.
@@ -399,7 +391,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::ClusterWorks`]: a majority is reachable.
-    pub async fn force_new_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
+    pub async fn force_new_cluster(self: &Rc<Control>) -> Result<()> {
         let before = self.own_place()?;
         self.check_new_cluster().await?;
         self.change(Doing::ForceCluster.of(&self.host.name), [Thing::Record], |control, changing| async move {
@@ -418,7 +410,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::force_new_cluster`].
-    pub async fn check_new_cluster(&self) -> Result<Vec<u16>, ControlError> {
+    pub async fn check_new_cluster(&self) -> Result<Vec<u16>> {
         let keeper = self.keeper()?;
         if !keeper.nodes_vote() {
             return Err(ControlError::RecordInEtcd {
@@ -439,7 +431,7 @@ impl Control {
     }
 
     /// Begins a life in the node's cluster.
-    async fn try_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
+    async fn try_cluster(self: &Rc<Control>) -> Result<()> {
         self.until_former_is_gone().await?;
         let work = Doing::ReturnToCluster.of(&self.host.name);
         self.change(work, [Thing::Record], |control, changing| async move {
@@ -465,12 +457,7 @@ impl Control {
 
     /// Begins a life in a cluster, and makes the changes in `also` durable in the same step. The caller holds
     /// the record.
-    async fn begin(
-        self: &Rc<Control>,
-        changing: &Changing,
-        place: Place,
-        also: Vec<Change>,
-    ) -> Result<(), ControlError> {
+    async fn begin(self: &Rc<Control>, changing: &Changing, place: Place, also: Vec<Change>) -> Result<()> {
         let place = self.count_life(changing, place, also).await?;
         let record = self.open_record(&place)?;
         Ok(self.run_cluster(&place, record).await?)
@@ -478,12 +465,7 @@ impl Control {
 
     /// Makes it durable that a life in a cluster begins, with the changes in `also`; returns the node's place
     /// in that life. The caller holds the record.
-    async fn count_life(
-        &self,
-        changing: &Changing,
-        place: Place,
-        also: Vec<Change>,
-    ) -> Result<Place, ControlError> {
+    async fn count_life(&self, changing: &Changing, place: Place, also: Vec<Change>) -> Result<Place> {
         // Before any other node hears from it, so that none mistakes this life for the previous one.
         let place = Place { incarnation: place.incarnation + 1, force_new: false, ..place };
         let changes = [set(CLUSTER.into(), &place)].into_iter().chain(also);

@@ -29,7 +29,7 @@ use super::members::{NEXT_NODE, told_portals};
 use super::volumes::{
     SpaceChange, check_compressible, check_space, has_empty_slices, show_capacity, whole_blocks,
 };
-use super::{Control, ControlError};
+use super::{Control, ControlError, Result};
 use crate::Paths;
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::copies::{
@@ -52,7 +52,7 @@ impl Control {
     ///
     /// # Errors
     /// Why the node has none: [`ControlError::ClusterFailed`].
-    pub fn keeper(&self) -> Result<Rc<Keeper>, ControlError> {
+    pub fn keeper(&self) -> Result<Rc<Keeper>> {
         let keeper = Shard::current().copies().and_then(|copies| copies.keeper());
         keeper.ok_or_else(|| self.why_no_part())
     }
@@ -86,7 +86,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NotReplicated`]: the record does not list the volume.
     /// [`ClusterError::Unreadable`].
-    fn recording(&self, info: &VolumeInfo) -> Result<Rc<Keeper>, ControlError> {
+    fn recording(&self, info: &VolumeInfo) -> Result<Rc<Keeper>> {
         let keeper = self.keeper()?;
         keeper.check_entry(&volume_key(info.id))?;
         match info.is_sole() && !keeper.has(info.id) {
@@ -102,7 +102,7 @@ impl Control {
         changing: &Changing,
         info: &VolumeInfo,
         size: ByteLen,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let keeper = self.recording(info)?;
         let capacity = whole_blocks(size, info.block_size)?;
         let mut grown: BTreeSet<(u16, u64)> = BTreeSet::new();
@@ -162,7 +162,7 @@ impl Control {
         changing: &Changing,
         info: &VolumeInfo,
         change: SpaceChange,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let keeper = self.recording(info)?;
         let mut given: BTreeSet<(u16, u64)> = BTreeSet::new();
         for _ in 0..GROW_TRIES_MAX {
@@ -214,7 +214,7 @@ impl Control {
         self: &Rc<Control>,
         info: &VolumeInfo,
         compression: Compression,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let keeper = self.recording(info)?;
         self.change_entry(&keeper, info.id, None, |entry| {
             check_compressible(entry.shape.kind == VolumeKind::Log)?;
@@ -227,7 +227,7 @@ impl Control {
     }
 
     /// Renames a volume of the record. Its nodes' pools follow automatically.
-    pub(super) async fn rename_replicated(&self, info: &VolumeInfo, name: &str) -> Result<(), ControlError> {
+    pub(super) async fn rename_replicated(&self, info: &VolumeInfo, name: &str) -> Result<()> {
         let keeper = self.keeper()?;
         if keeper.revision_of(&volume_name_key(name)).is_some() {
             return Err(ControlError::Exists { kind: "volume", name: name.to_owned() });
@@ -250,7 +250,7 @@ impl Control {
     /// is about to.
     ///
     /// If the volume was deleted while this node was down, it is not.
-    pub(super) async fn is_recorded(&self, id: VolumeId) -> Result<bool, ControlError> {
+    pub(super) async fn is_recorded(&self, id: VolumeId) -> Result<bool> {
         // Unknown while the node does not take part in its cluster.
         let keeper = self.keeper()?;
         if self.being_made.borrow().contains_key(&id) || keeper.volume(id).is_some() {
@@ -266,7 +266,7 @@ impl Control {
         changing: &Changing,
         id: VolumeId,
         name: &str,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         changing.waits_for(WaitsFor::ClusterRecord);
         let keeper = self.keeper()?;
         let key = volume_key(id);
@@ -322,7 +322,7 @@ impl Control {
         name: &str,
         portals: Vec<SocketAddr>,
         authority: bool,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let key = node_key(keeper.me());
         let known = keeper.get::<NodeEntry>(&key);
         if let Some((node, _)) = known.as_ref().filter(|(node, _)| !Control::is_own_life(keeper, node)) {
@@ -406,10 +406,7 @@ pub(super) async fn until_heard(keeper: &Keeper, node: NodeId) {
 /// Repeats `look` until it finds nodes that can take copies, or for a few seconds.
 ///
 /// A node that has just started or joined is up in a moment, and one on a busy machine may be late.
-pub(super) async fn once_heard<T>(
-    keeper: &Keeper,
-    look: impl Fn() -> Result<T, ControlError>,
-) -> Result<T, ControlError> {
+pub(super) async fn once_heard<T>(keeper: &Keeper, look: impl Fn() -> Result<T>) -> Result<T> {
     let until = rt::now() + HEARD_WITHIN;
     loop {
         let found = look();

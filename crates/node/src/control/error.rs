@@ -15,6 +15,9 @@ use crate::copies::ClusterError;
 use crate::record::RecordError;
 use crate::shard::SilentCore;
 
+/// What a request to the control returns.
+pub(crate) type Result<T, E = ControlError> = std::result::Result<T, E>;
+
 /// A change was refused. Except for [`ControlError::Unfinished`], nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.

@@ -16,7 +16,7 @@ use super::doing::Doing;
 use super::peer_query::SHOW_DEADLINE;
 use super::pools::{PoolRecord, key};
 use super::turns::{NOTHING, Thing};
-use super::{Control, ControlError, Opened};
+use super::{Control, ControlError, Opened, Result};
 use crate::copies::{Answer, Ask, NodeEntry};
 use crate::record::delete;
 use crate::shard::{Shard, on_all_cores};
@@ -73,7 +73,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::PoolOpen`].
-    pub async fn pool_remains(&self, name: &str) -> Result<PoolRemains, ControlError> {
+    pub async fn pool_remains(&self, name: &str) -> Result<PoolRemains> {
         let (disks, volumes) = match self.useless_pool(name)? {
             Some(pool) => (
                 pool.paths().into_iter().map(|path| (path, None)).collect(),
@@ -92,7 +92,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::forget_pool`].
-    pub async fn check_forgetting(&self, name: &str, unmap: bool) -> Result<PoolRemains, ControlError> {
+    pub async fn check_forgetting(&self, name: &str, unmap: bool) -> Result<PoolRemains> {
         if let (Some(pool), false) = (self.useless_pool(name)?, unmap) {
             self.check_none_is_mapped(&pool)?;
         }
@@ -106,7 +106,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::PoolOpen`]; [`ControlError::MappedInPool`] for volumes that initiators still see.
-    pub async fn forget_pool(self: &Rc<Control>, name: &str, unmap: bool) -> Result<(), ControlError> {
+    pub async fn forget_pool(self: &Rc<Control>, name: &str, unmap: bool) -> Result<()> {
         let name = name.to_owned();
         let awaited = self.is_awaited(&name);
         let forgotten = self.change(Doing::ForgetPool.of(&name), NOTHING, |control, changing| async move {
@@ -123,7 +123,7 @@ impl Control {
         Ok(())
     }
 
-    async fn forget(&self, changing: &Rc<Changing>, name: &str, unmap: bool) -> Result<(), ControlError> {
+    async fn forget(&self, changing: &Rc<Changing>, name: &str, unmap: bool) -> Result<()> {
         let open = self.useless_pool(name)?;
         let lost: BTreeSet<VolumeId> = match unmap {
             true => self.pool_remains(name).await?.maps.into_iter().map(|map| map.volume).collect(),
@@ -165,7 +165,7 @@ impl Control {
     }
 
     /// Checks that no volume of the pool is mapped, so that the pool can be closed.
-    pub(super) fn check_none_is_mapped(&self, pool: &Pool) -> Result<(), ControlError> {
+    pub(super) fn check_none_is_mapped(&self, pool: &Pool) -> Result<()> {
         let unmapped = |volume: &VolumeInfo| self.check_unmapped(volume.id, &volume.name);
         // Also those that another pool holds, too: its data may be older, and hosts must not get that while
         // they have the volume in use.
@@ -189,7 +189,7 @@ impl Control {
     }
 
     /// Checks that a pool can be forgotten; returns it if it is open and so must be closed.
-    fn useless_pool(&self, name: &str) -> Result<Option<Pool>, ControlError> {
+    fn useless_pool(&self, name: &str) -> Result<Option<Pool>> {
         let pools = self.pools.borrow();
         let known = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
         match known.open() {

@@ -11,7 +11,7 @@ use super::copies::until_heard;
 use super::doing::Doing;
 use super::members::ETCD_VOTES;
 use super::turns::Thing;
-use super::{Control, ControlError};
+use super::{Control, ControlError, Result};
 use crate::copies::{
     Answer, Ask, Cause, ClusterError, ForkRecord, ForkShown, ForkState, Keeper, NodeEntry, PolicyEntry,
     SplitBrainPolicy, SplitEntry, StandingEntry, VolumeEntry, alone, json, node_key, policy_key, split_key,
@@ -64,7 +64,7 @@ impl Control {
     ///
     /// # Errors
     /// Those of the node's record. The node then does not continue alone.
-    pub(crate) async fn keep_fork(self: &Rc<Control>, fork: &ForkRecord) -> Result<(), ControlError> {
+    pub(crate) async fn keep_fork(self: &Rc<Control>, fork: &ForkRecord) -> Result<()> {
         let change = set(format!("{FORKS}{}", fork.volume), fork);
         self.change_fork(&fork.volume, change).await
     }
@@ -73,15 +73,11 @@ impl Control {
     ///
     /// # Errors
     /// Those of the node's record.
-    pub(crate) async fn drop_fork(self: &Rc<Control>, id: VolumeId) -> Result<(), ControlError> {
+    pub(crate) async fn drop_fork(self: &Rc<Control>, id: VolumeId) -> Result<()> {
         self.change_fork(&id.to_string(), delete(format!("{FORKS}{id}"))).await
     }
 
-    async fn change_fork(
-        self: &Rc<Control>,
-        volume: &str,
-        change: crate::record::Change,
-    ) -> Result<(), ControlError> {
+    async fn change_fork(self: &Rc<Control>, volume: &str, change: crate::record::Change) -> Result<()> {
         self.change(Doing::WriteFork.of(volume), [Thing::Record], |control, changing| async move {
             // Written twice, into both slots: if one is damaged, the other must not say that there is no
             // fork.
@@ -101,7 +97,7 @@ impl Control {
         volume: &str,
         policy: SplitBrainPolicy,
         by: &str,
-    ) -> Result<PolicyChange, ControlError> {
+    ) -> Result<PolicyChange> {
         let keeper = self.keeper()?;
         let change = self.check_split_brain_policy(volume, policy).await?;
         let (id, entry) = self.replicated(&keeper, volume)?;
@@ -128,7 +124,7 @@ impl Control {
         &self,
         volume: &str,
         policy: SplitBrainPolicy,
-    ) -> Result<PolicyChange, ControlError> {
+    ) -> Result<PolicyChange> {
         let keeper = self.keeper()?;
         let (_, entry) = self.replicated(&keeper, volume)?;
         let nodes: Vec<NodeEntry> = keeper.nodes().into_iter().map(|(node, _)| node).collect();
@@ -164,7 +160,7 @@ impl Control {
     /// # Errors
     /// There is nothing to decide, or not yet; the volume has no copies; the node has no copy, or cannot
     /// serve it; errors of the record.
-    pub async fn resolve_fork(&self, volume: &str, keep: u16) -> Result<(), ControlError> {
+    pub async fn resolve_fork(&self, volume: &str, keep: u16) -> Result<()> {
         let keeper = self.keeper()?;
         let named = self.replicated(&keeper, volume)?;
         let Decidable { id, entry, fork } = decidable(&keeper, named, keep)?;
@@ -188,7 +184,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::resolve_fork`], except those of the record.
-    pub async fn check_fork(&self, volume: &str, keep: u16) -> Result<ForkDecision, ControlError> {
+    pub async fn check_fork(&self, volume: &str, keep: u16) -> Result<ForkDecision> {
         let keeper = self.keeper()?;
         let named = self.replicated(&keeper, volume)?;
         let Decidable { id, entry, fork } = decidable(&keeper, named, keep)?;
@@ -221,14 +217,14 @@ impl Control {
 
     /// Keeps what this node has written alone. The other node was abandoned with its cluster, so nothing has
     /// to stop first.
-    async fn keep_what_is_here(&self, keeper: &Rc<Keeper>, id: VolumeId) -> Result<(), ControlError> {
+    async fn keep_what_is_here(&self, keeper: &Rc<Keeper>, id: VolumeId) -> Result<()> {
         let decision = Decision::about(keeper, id).await?;
         self.can_serve_fork(&id.to_string(), decision.split.epoch).await?;
         Ok(keeper.commit(decision.for_fork()?).await?)
     }
 
     /// Checks that this node has all that it has written alone, and could serve it.
-    pub(super) async fn can_serve_fork(&self, id: &str, epoch: u64) -> Result<(), ControlError> {
+    pub(super) async fn can_serve_fork(&self, id: &str, epoch: u64) -> Result<()> {
         let keeper = self.keeper()?;
         let known = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
         if keeper.can_serve_fork(known, epoch).await {
@@ -240,7 +236,7 @@ impl Control {
 
     /// Stops serving a volume for good, because the data of the other node is kept, and then records the
     /// decision.
-    pub(super) async fn yield_to_fork(&self, id: &str, epoch: u64) -> Result<(), ControlError> {
+    pub(super) async fn yield_to_fork(&self, id: &str, epoch: u64) -> Result<()> {
         let keeper = self.keeper()?;
         let id = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
         let decision = Decision::about(&keeper, id).await?;
@@ -289,7 +285,7 @@ struct Decision {
 }
 
 impl Decision {
-    async fn about(keeper: &Keeper, id: VolumeId) -> Result<Decision, ControlError> {
+    async fn about(keeper: &Keeper, id: VolumeId) -> Result<Decision> {
         let not_found = || ControlError::not_found("volume", &id.to_string());
         let (split, split_revision) = keeper
             .get::<SplitEntry>(&split_key(id))
@@ -315,7 +311,7 @@ impl Decision {
     }
 
     /// The transaction that keeps what was written without the record.
-    fn for_fork(&self) -> Result<Transaction, ControlError> {
+    fn for_fork(&self) -> Result<Transaction> {
         let Decision { id, entry, split, .. } = self;
         let next = only(entry, split.node, self.life, entry.epoch.max(split.epoch) + 1)
             .ok_or(ControlError::Internal("a volume with a split brain has a copy on both nodes"))?;
@@ -344,11 +340,7 @@ async fn follows_record(keeper: &Keeper, node: NodeId) -> Result<bool, ClusterEr
 }
 
 /// The volume, if it can be decided to keep this node's data of it.
-fn decidable(
-    keeper: &Keeper,
-    (id, entry): (VolumeId, VolumeEntry),
-    keep: u16,
-) -> Result<Decidable, ControlError> {
+fn decidable(keeper: &Keeper, (id, entry): (VolumeId, VolumeEntry), keep: u16) -> Result<Decidable> {
     let fork = keeper.fork_of(&entry).ok_or_else(|| ControlError::NoFork(entry.name.clone()))?;
     if entry.copy_on(NodeId(keep)).is_none() {
         return Err(ControlError::HasNoCopy { volume: entry.name, node: keep });
@@ -360,7 +352,7 @@ fn decidable(
 }
 
 /// The node that has the other of two copies.
-fn only_other(entry: &VolumeEntry, node: u16) -> Result<NodeId, ControlError> {
+fn only_other(entry: &VolumeEntry, node: u16) -> Result<NodeId> {
     let others = entry.copies.iter().map(|copy| copy.node).filter(|other| *other != node);
     match others.collect::<Vec<_>>()[..] {
         [other] => Ok(NodeId(other)),

@@ -12,7 +12,7 @@ use base::ByteLen;
 use store::{Moved, MovedPart, Moving, Pool, PoolId, RemovableDisk, SliceError, StoreError};
 
 use super::doing::Doing;
-use super::{Control, ControlError, PoolStatus};
+use super::{Control, ControlError, PoolStatus, Result};
 use crate::shard::{Shard, on_all_cores};
 use crate::under_way::UnderWay;
 use crate::volume::VolumeId;
@@ -44,11 +44,7 @@ impl Control {
     /// # Errors
     /// Something lies on the disk that cannot be moved, the other disks have too little space, and other
     /// errors of the store.
-    pub async fn remove_disk(
-        self: &Rc<Control>,
-        name: &str,
-        disk: PathBuf,
-    ) -> Result<PoolStatus, ControlError> {
+    pub async fn remove_disk(self: &Rc<Control>, name: &str, disk: PathBuf) -> Result<PoolStatus> {
         match self.remove_empty_disk(name, disk.clone()).await {
             Err(ControlError::Store(StoreError::DiskInUse { .. })) => self.let_disk_leave(name, disk).await,
             ended => ended,
@@ -59,7 +55,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::remove_disk`], except those that only the disks can report.
-    pub fn check_disk_removal(&self, name: &str, disk: &Path) -> Result<RemovableDisk, ControlError> {
+    pub fn check_disk_removal(&self, name: &str, disk: &Path) -> Result<RemovableDisk> {
         let pool = self.pool_named(name)?;
         match pool.check_removal(disk) {
             Err(StoreError::DiskInUse { .. }) => Ok(pool.check_leave(disk)?),
@@ -67,11 +63,7 @@ impl Control {
         }
     }
 
-    async fn let_disk_leave(
-        self: &Rc<Control>,
-        name: &str,
-        disk: PathBuf,
-    ) -> Result<PoolStatus, ControlError> {
+    async fn let_disk_leave(self: &Rc<Control>, name: &str, disk: PathBuf) -> Result<PoolStatus> {
         self.change_pool(Doing::LetDiskLeave, name, move |control, _, pool| async move {
             pool.leave(&disk).await?;
             control.leaving.notify();
@@ -84,11 +76,7 @@ impl Control {
     ///
     /// # Errors
     /// [`StoreError::NotLeaving`], and other errors of the store.
-    pub async fn keep_disk(
-        self: &Rc<Control>,
-        name: &str,
-        disk: PathBuf,
-    ) -> Result<PoolStatus, ControlError> {
+    pub async fn keep_disk(self: &Rc<Control>, name: &str, disk: PathBuf) -> Result<PoolStatus> {
         self.change_pool(Doing::KeepDisk, name, move |control, _, pool| async move {
             control.check_keeping(&pool.name(), &disk)?;
             pool.stay().await?;
@@ -102,7 +90,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::keep_disk`].
-    pub fn check_keeping(&self, name: &str, disk: &Path) -> Result<(), ControlError> {
+    pub fn check_keeping(&self, name: &str, disk: &Path) -> Result<()> {
         let leaving = self.pool_named(name)?.leaving();
         match leaving.is_some_and(|leaving| leaving.path == disk) {
             true => Ok(()),
@@ -172,7 +160,7 @@ impl Control {
         rt::sleep(RETRY_AFTER).await;
     }
 
-    async fn remove_emptied_disk(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
+    async fn remove_emptied_disk(self: &Rc<Control>, name: &str) -> Result<()> {
         match self.pool_named(name)?.leaving() {
             Some(leaving) => self.remove_empty_disk(name, leaving.path).await.map(drop),
             None => Ok(()),
@@ -180,7 +168,7 @@ impl Control {
     }
 
     /// Moves one part of a volume. Returns whether there was one.
-    async fn move_next_part(self: &Rc<Control>, name: &str) -> Result<bool, ControlError> {
+    async fn move_next_part(self: &Rc<Control>, name: &str) -> Result<bool> {
         // No volume of the pool is opened, closed or changed meanwhile.
         self.change_pool(Doing::EmptyDisk, name, |control, _, pool| async move {
             let Some(moving) = pool.next_move().await? else { return Ok(false) };
@@ -191,12 +179,12 @@ impl Control {
     }
 
     /// Has logs give up what they have on the disk. Returns whether anything of them is still there.
-    async fn empty_logs(self: &Rc<Control>, name: &str) -> Result<bool, ControlError> {
+    async fn empty_logs(self: &Rc<Control>, name: &str) -> Result<bool> {
         self.change_pool(Doing::EmptyDisk, name, |_, _, pool| async move { Ok(pool.empty_logs().await?) })
             .await
     }
 
-    async fn move_part(&self, pool: &Pool, moving: Moving) -> Result<(), ControlError> {
+    async fn move_part(&self, pool: &Pool, moving: Moving) -> Result<()> {
         let id = moving.volume;
         let part = moving.part.clone();
         let held = on_all_cores(move || async move {

@@ -13,7 +13,7 @@ use store::VolumeInfo;
 
 use super::relocation::TRIES_MAX;
 use super::tidying::TIDY_EVERY;
-use super::{Control, ControlError};
+use super::{Control, Result};
 use crate::copies::{ClusterError, CopiesStatus, DeletedVolume, Keeper, deleted_key, json};
 use crate::volume::VolumeId;
 
@@ -24,7 +24,7 @@ impl Control {
         keeper: &Rc<Keeper>,
         id: VolumeId,
         deleted: &DeletedVolume,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let is_ours = |info: &VolumeInfo| info.copy.is_some_and(|copy| copy.cluster.0 == keeper.cluster().0);
         if self.copies_of(id).iter().any(|(_, info)| is_ours(info)) {
             self.drop_copy(&id.to_string(), None).await?;

@@ -12,7 +12,7 @@ use replica::Incarnation;
 use super::cluster::CLUSTER;
 use super::doing::Doing;
 use super::turns::Thing;
-use super::{Control, ControlError, Fault, FaultKind};
+use super::{Control, Fault, FaultKind, Result};
 use crate::copies::{Keeper, NodeEntry};
 use crate::events::code::NODE_SET_BACK;
 use crate::events::{Event, tell};
@@ -31,11 +31,7 @@ impl Control {
 
     /// Ends this life, which another start has already used, or a later one. The next life comes after
     /// `used`.
-    pub(super) async fn give_life_up(
-        self: &Rc<Control>,
-        keeper: &Rc<Keeper>,
-        used: u64,
-    ) -> Result<(), ControlError> {
+    pub(super) async fn give_life_up(self: &Rc<Control>, keeper: &Rc<Keeper>, used: u64) -> Result<()> {
         if self.used_life.replace(Some(used)).is_some() {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use replica::NodeId;
 
-use super::{Control, ControlError, SHOW_DEADLINE};
+use super::{Control, Result, SHOW_DEADLINE};
 use crate::copies::{Copies, Linked};
 use crate::shard::ask_each_core;
 
@@ -40,8 +40,8 @@ impl Control {
     /// The links with each of the other nodes, by number. A core that does not respond is skipped.
     ///
     /// # Errors
-    /// [`ControlError::ClusterFailed`].
-    pub async fn links(&self) -> Result<Vec<LinkStatus>, ControlError> {
+    /// [`super::ControlError::ClusterFailed`].
+    pub async fn links(&self) -> Result<Vec<LinkStatus>> {
         let keeper = self.keeper()?;
         let by_core = ask_each_core(LINKS_DEADLINE, || async { Copies::current().linked() }).await;
         let silent = by_core.iter().filter(|(_, answer)| answer.is_none());

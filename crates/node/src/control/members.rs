@@ -19,7 +19,7 @@ pub(super) use self::joining::Door;
 pub use self::leaving::Removal;
 pub use self::merging::Collision;
 pub use self::refusal::JoinRefusal;
-use super::{Control, ControlError};
+use super::{Control, ControlError, Result};
 use crate::copies::{
     Keeper, Lasting, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, json, link_roles_key, node_key,
 };
@@ -85,7 +85,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::ClusterFailed`].
-    pub async fn nodes(&self) -> Result<Vec<NodeStatus>, ControlError> {
+    pub async fn nodes(&self) -> Result<Vec<NodeStatus>> {
         let keeper = self.keeper()?;
         let status = keeper.store().status(MEMBERS_DEADLINE).await.ok();
         let mut copies = Vec::new();
@@ -137,7 +137,7 @@ impl Control {
     ///
     /// # Errors
     /// Less than [`SYNC_LIMIT_MIN`] or more than [`SYNC_LIMIT_MAX`].
-    pub async fn limit_syncs(&self, bytes_per_second: Option<u64>) -> Result<(), ControlError> {
+    pub async fn limit_syncs(&self, bytes_per_second: Option<u64>) -> Result<()> {
         let keeper = self.keeper()?;
         if bytes_per_second.is_some_and(|limit| limit < SYNC_LIMIT_MIN) {
             return Err(ControlError::Invalid {
@@ -156,7 +156,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::ClusterFailed`].
-    pub fn sync_limit(&self) -> Result<Option<u64>, ControlError> {
+    pub fn sync_limit(&self) -> Result<Option<u64>> {
         Ok(self.keeper()?.sync_limit())
     }
 
@@ -170,7 +170,7 @@ impl Control {
         number: u16,
         address: SocketAddr,
         role: Option<LinkRole>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let keeper = self.keeper()?;
         let entry = node_entry(&keeper, number)?;
         let reason = "not an address at which the node listens for other nodes: see `ursa node list`";
@@ -195,7 +195,7 @@ impl Control {
     }
 }
 
-fn node_entry(keeper: &Keeper, number: u16) -> Result<NodeEntry, ControlError> {
+fn node_entry(keeper: &Keeper, number: u16) -> Result<NodeEntry> {
     let known = keeper.get::<NodeEntry>(&node_key(NodeId(number)));
     known.map(|(entry, _)| entry).ok_or_else(|| ControlError::not_found("node", &number.to_string()))
 }

@@ -75,6 +75,7 @@ use self::ended::EndedJobs;
 pub(crate) use self::ended::note_ended_work;
 pub use self::ended::{EndedJob, EndedWork, JobOutcome};
 pub use self::error::ControlError;
+pub(crate) use self::error::Result;
 pub use self::faults::{Fault, FaultKind, UnreadBlock};
 pub(crate) use self::filling::space_of;
 pub use self::filling::{Filling, LEVELS};
@@ -269,7 +270,7 @@ impl Control {
     }
 
     /// Stores the state of a volume's logical unit. It is durable when this returns.
-    pub async fn store_lu_state(&self, id: VolumeId, state: Vec<u8>) -> Result<(), ControlError> {
+    pub async fn store_lu_state(&self, id: VolumeId, state: Vec<u8>) -> Result<()> {
         let pool = self.pool_of(id)?;
         // If the write fails, the next life may find either state on the disk.
         self.set_unsettled_state(id, true);
@@ -295,7 +296,7 @@ impl Control {
     }
 
     /// The pool that holds this volume.
-    fn pool_of(&self, id: VolumeId) -> Result<Pool, ControlError> {
+    fn pool_of(&self, id: VolumeId) -> Result<Pool> {
         let current = self.current_of(self.copies_of(id)).map(|(pool, _)| pool);
         current.ok_or_else(|| ControlError::not_found("volume", &id.to_string()))
     }

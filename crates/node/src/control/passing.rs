@@ -11,7 +11,7 @@ use std::time::Duration;
 use replica::{NodeId, Revision};
 
 use super::relocation::entry_named;
-use super::{CHANGE_DEADLINE, Control, ControlError, SHOW_DEADLINE};
+use super::{CHANGE_DEADLINE, Control, ControlError, Result, SHOW_DEADLINE};
 use crate::copies::{
     Answer, Ask, CarriedOut, ClusterError, CopyEntry, Keeper, NodeEntry, Refused, StandingEntry, node_key,
 };
@@ -108,7 +108,7 @@ impl Control {
     ///
     /// # Errors
     /// This node does not take part in its cluster; the other node is not in it.
-    pub async fn pass_on_to(&self, node: u16, request: &Request) -> Result<Passage, ControlError> {
+    pub async fn pass_on_to(&self, node: u16, request: &Request) -> Result<Passage> {
         if self.is_me(node) {
             return Ok(Passage::Stays);
         }
@@ -124,7 +124,7 @@ impl Control {
     ///
     /// # Errors
     /// The request names another node.
-    pub fn check_is_here(&self, node: Option<u16>) -> Result<(), ControlError> {
+    pub fn check_is_here(&self, node: Option<u16>) -> Result<()> {
         match node.is_none_or(|node| self.is_me(node)) {
             true => Ok(()),
             false => Err(ControlError::Internal("a request for another node was not passed on")),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use replica::NodeId;
 
-use super::{Control, ControlError};
+use super::{Control, ControlError, Result};
 use crate::copies::{Answer, Ask, ClusterError, NodeEntry, node_key};
 
 /// How long another node may take to respond. A user is waiting for the page meanwhile.
@@ -35,7 +35,7 @@ impl Control {
     pub async fn ask_to_show(
         self: &Rc<Control>,
         questions: BTreeMap<u16, String>,
-    ) -> Result<Vec<(u16, Result<String, NotShown>)>, ControlError> {
+    ) -> Result<Vec<(u16, Result<String, NotShown>)>> {
         let keeper = self.keeper()?;
         for node in questions.keys() {
             if keeper.get::<NodeEntry>(&node_key(NodeId(*node))).is_none() {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::doing::Doing;
 use super::turns::Thing;
-use super::{Control, ControlError};
+use super::{Control, ControlError, Result};
 use crate::access::HostName;
 use crate::record::{Change, delete, set};
 
@@ -143,7 +143,7 @@ impl Control {
     /// # Errors
     /// The name is invalid, taken or not found; [`ControlError::SetUpAlready`], [`ControlError::LastAdmin`],
     /// [`ControlError::TooMany`].
-    pub async fn change_user(self: &Rc<Control>, change: UserChange) -> Result<User, ControlError> {
+    pub async fn change_user(self: &Rc<Control>, change: UserChange) -> Result<User> {
         let name = change.name().to_owned();
         let _: HostName = name.parse()?;
         self.change(Doing::ChangeUser.of(&name), [Thing::Record], |control, changing| async move {
@@ -158,7 +158,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::change_user`].
-    pub fn check_user_change(&self, change: UserChange) -> Result<User, ControlError> {
+    pub fn check_user_change(&self, change: UserChange) -> Result<User> {
         let _: HostName = change.name().parse()?;
         self.changed_user(change).map(|(user, _)| user)
     }
@@ -167,7 +167,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::TooMany`].
-    pub async fn add_api_token(self: &Rc<Control>, token: ApiToken) -> Result<(), ControlError> {
+    pub async fn add_api_token(self: &Rc<Control>, token: ApiToken) -> Result<()> {
         self.change(Doing::MakeToken.of(&token.name), [Thing::Record], |control, changing| async move {
             if control.api_tokens().len() >= API_TOKENS_MAX {
                 return Err(ControlError::TooMany { kind: "token", most: API_TOKENS_MAX });
@@ -179,7 +179,7 @@ impl Control {
     }
 
     /// Deletes a token, which is then no longer valid.
-    pub async fn delete_api_token(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
+    pub async fn delete_api_token(self: &Rc<Control>, id: &str) -> Result<()> {
         let id = id.to_owned();
         self.change(Doing::DeleteToken.of(&id), [Thing::Record], |control, changing| async move {
             let known = control.api_token(&id).ok_or_else(|| ControlError::not_found("token", &id))?;
@@ -189,7 +189,7 @@ impl Control {
         .await
     }
 
-    fn changed_user(&self, change: UserChange) -> Result<(User, Change), ControlError> {
+    fn changed_user(&self, change: UserChange) -> Result<(User, Change)> {
         let kept = |user: User| (user.clone(), set(format!("{USERS}{}", user.name), &user));
         match change {
             UserChange::First(_) if self.has_shared_entry(SET_UP) => Err(ControlError::SetUpAlready),
@@ -218,12 +218,12 @@ impl Control {
         }
     }
 
-    fn known_user(&self, name: &str) -> Result<User, ControlError> {
+    fn known_user(&self, name: &str) -> Result<User> {
         self.user(name).ok_or_else(|| ControlError::not_found("user", name))
     }
 
     /// Fails if this user is the only administrator.
-    fn check_other_admin(&self, name: &str) -> Result<(), ControlError> {
+    fn check_other_admin(&self, name: &str) -> Result<()> {
         let mut admins = self.users().into_iter().filter(|user| user.role == Role::Admin).peekable();
         let only = admins.next().is_some_and(|user| user.name == name) && admins.peek().is_none();
         if only { Err(ControlError::LastAdmin(name.to_owned())) } else { Ok(()) }

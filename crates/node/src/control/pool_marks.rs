@@ -17,7 +17,7 @@ use cluster::Outcome;
 use store::{Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
 
 use super::volumes::is_current;
-use super::{Control, ControlError, Fault, FaultKind, PoolStatus};
+use super::{Control, ControlError, Fault, FaultKind, PoolStatus, Result};
 use crate::canary::{Canary, makes};
 use crate::copies::{ClusterError, Copies, Keeper, PoolMarkEntry, RECORD_DEADLINE, json, pool_mark_key};
 use crate::events::code::POOL_SET_BACK;
@@ -128,7 +128,7 @@ impl Control {
     /// be used now, and could not before.
     ///
     /// The pool is not held while this waits for the record: it could not be closed and opened again.
-    async fn mark_pool(&self, keeper: &Rc<Keeper>, id: PoolId) -> Result<bool, ControlError> {
+    async fn mark_pool(&self, keeper: &Rc<Keeper>, id: PoolId) -> Result<bool> {
         // Otherwise this node's copy of the record may be as old as the pool, or another start may be using
         // this life.
         if !keeper.knows_this_life() {
@@ -193,7 +193,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::NothingOlder`].
-    pub fn check_accepting_older(&self, name: &str) -> Result<Vec<String>, ControlError> {
+    pub fn check_accepting_older(&self, name: &str) -> Result<Vec<String>> {
         let only = self.only_older(&self.pool_named(name)?)?;
         match only.is_empty() {
             true => Err(ControlError::NothingOlder(name.to_owned())),
@@ -208,7 +208,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::check_accepting_older`].
-    pub async fn accept_older(&self, name: &str) -> Result<PoolStatus, ControlError> {
+    pub async fn accept_older(&self, name: &str) -> Result<PoolStatus> {
         self.check_accepting_older(name)?;
         let keeper = self.keeper()?;
         let older = self.only_older(&self.pool_named(name)?)?;
@@ -226,7 +226,7 @@ impl Control {
         self.pool(name)
     }
 
-    fn only_older(&self, pool: &Pool) -> Result<Vec<VolumeInfo>, ControlError> {
+    fn only_older(&self, pool: &Pool) -> Result<Vec<VolumeInfo>> {
         let keeper = self.keeper()?;
         let mut volumes = self.set_back_in(pool);
         // If another copy in sync is up, it will mark this one as out of sync in a moment.
@@ -273,11 +273,7 @@ impl Control {
 
 /// Advances a pool's own mark, and returns it once it is durable. `None`: that has failed, and the pool is
 /// used all the same, because it was not set back.
-async fn advance_mark(
-    keeper: &Keeper,
-    pool: &Pool,
-    known: Option<PoolMark>,
-) -> Result<Option<PoolMark>, ControlError> {
+async fn advance_mark(keeper: &Keeper, pool: &Pool, known: Option<PoolMark>) -> Result<Option<PoolMark>> {
     let at = (Shard::current().config().unix_now)();
     let held = pool.mark();
     let (found, next) = compare(held, known, at);

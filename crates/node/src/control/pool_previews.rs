@@ -11,7 +11,7 @@ use store::{FoundPool, LookedAt, NewDisk, OpenPool, Pool};
 use super::change::WaitsFor;
 use super::doing::Doing;
 use super::turns::NOTHING;
-use super::{Control, ControlError, ImportSpec, PoolSpec};
+use super::{Control, ImportSpec, PoolSpec, Result};
 use crate::access::VolumeName;
 
 /// A pool that could be imported.
@@ -30,7 +30,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::create_pool`], except those that only the creation shows.
-    pub async fn check_new_pool(self: &Rc<Control>, spec: PoolSpec) -> Result<Vec<LookedAt>, ControlError> {
+    pub async fn check_new_pool(self: &Rc<Control>, spec: PoolSpec) -> Result<Vec<LookedAt>> {
         let name: VolumeName = spec.name.parse()?;
         self.check_pool_is_new(name.as_str())?;
         let paths: Vec<PathBuf> = spec.disks.iter().map(|disk| disk.path.clone()).collect();
@@ -44,7 +44,7 @@ impl Control {
     /// Checks whether a pool could be imported; returns what it is.
     /// # Errors
     /// As [`Control::import_pool`].
-    pub async fn check_import(self: &Rc<Control>, import: ImportSpec) -> Result<Importable, ControlError> {
+    pub async fn check_import(self: &Rc<Control>, import: ImportSpec) -> Result<Importable> {
         let ImportSpec { paths, name, force } = import;
         let name = name.map(|name| name.parse::<VolumeName>()).transpose()?;
         let options = OpenPool { force, ..self.opening_pool() };
@@ -70,7 +70,7 @@ impl Control {
         name: &str,
         disk: NewDisk,
         wipe: bool,
-    ) -> Result<LookedAt, ControlError> {
+    ) -> Result<LookedAt> {
         self.pool_named(name)?.check_disk(&disk, None)?;
         let name = name.to_owned();
         self.change(Doing::LookAtDisks.of(&name), NOTHING, |control, changing| async move {

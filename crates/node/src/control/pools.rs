@@ -20,7 +20,7 @@ use super::previous_run::retry_while_held;
 use super::read_errors::DiskReadErrors;
 use super::scrubbing::PoolScrubs;
 use super::turns::{NOTHING, Thing};
-use super::{Control, ControlError, KnownPool, Opened};
+use super::{Control, ControlError, KnownPool, Opened, Result};
 use crate::access::VolumeName;
 use crate::record::{delete, set};
 use crate::shard::{Shard, on_all_cores};
@@ -142,7 +142,7 @@ impl Control {
     }
 
     /// One pool.
-    pub fn pool(&self, name: &str) -> Result<PoolStatus, ControlError> {
+    pub fn pool(&self, name: &str) -> Result<PoolStatus> {
         let promises = self.look_at_promises(&self.open_pools());
         let pools = self.pools.borrow();
         let opened = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
@@ -182,7 +182,7 @@ impl Control {
     ///
     /// # Errors
     /// The name is invalid or taken; errors of the store.
-    pub async fn create_pool(self: &Rc<Control>, spec: PoolSpec) -> Result<PoolStatus, ControlError> {
+    pub async fn create_pool(self: &Rc<Control>, spec: PoolSpec) -> Result<PoolStatus> {
         self.change(Doing::MakePool.of(&spec.name), NOTHING, |control, changing| async move {
             let name: VolumeName = spec.name.parse()?;
             let _pool = changing.hold([Thing::Pool(name.to_string())]).await?;
@@ -203,7 +203,7 @@ impl Control {
     }
 
     /// Checks that no pool has this name.
-    pub(super) fn check_pool_is_new(&self, name: &str) -> Result<(), ControlError> {
+    pub(super) fn check_pool_is_new(&self, name: &str) -> Result<()> {
         match self.pools.borrow().contains_key(name) {
             true => Err(ControlError::Exists { kind: "pool", name: name.to_owned() }),
             false => Ok(()),
@@ -218,7 +218,7 @@ impl Control {
     /// # Errors
     /// Errors of the store; a pool or a volume has the same name; [`ControlError::PoolOfThatName`];
     /// [`ControlError::PoolHereAlready`].
-    pub async fn import_pool(self: &Rc<Control>, import: ImportSpec) -> Result<PoolStatus, ControlError> {
+    pub async fn import_pool(self: &Rc<Control>, import: ImportSpec) -> Result<PoolStatus> {
         let ImportSpec { paths, name, force } = import;
         let name = name.map(|name| name.parse::<VolumeName>()).transpose()?;
         let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
@@ -267,12 +267,7 @@ impl Control {
     /// # Errors
     /// Errors of the store. If the pool then accepts no changes, it may or may not have the disk; the next
     /// start finds out.
-    pub async fn add_disk(
-        self: &Rc<Control>,
-        name: &str,
-        disk: NewDisk,
-        wipe: bool,
-    ) -> Result<PoolStatus, ControlError> {
+    pub async fn add_disk(self: &Rc<Control>, name: &str, disk: NewDisk, wipe: bool) -> Result<PoolStatus> {
         self.change_pool(Doing::GrowPool, name, move |control, changing, pool| async move {
             let record = |uncertain| PoolRecord { uncertain, ..PoolRecord::of(&pool) };
             // The record comes first: after a crash, the next start must know where the disk is.
@@ -301,7 +296,7 @@ impl Control {
         self: &Rc<Control>,
         name: &str,
         disk: PathBuf,
-    ) -> Result<PoolStatus, ControlError> {
+    ) -> Result<PoolStatus> {
         // No volume of the pool is changed meanwhile.
         self.change_pool(Doing::ShrinkPool, name, move |control, changing, pool| async move {
             pool.check_removal(&disk)?;
@@ -342,7 +337,7 @@ impl Control {
     ///
     /// # Errors
     /// [`StoreError::NotGrown`], and other errors of the store.
-    pub async fn grow_pool(self: &Rc<Control>, name: &str) -> Result<PoolStatus, ControlError> {
+    pub async fn grow_pool(self: &Rc<Control>, name: &str) -> Result<PoolStatus> {
         self.change_pool(Doing::GrowDisks, name, |control, _, pool| async move {
             pool.grow().await?;
             control.pool(&pool.name())
@@ -351,7 +346,7 @@ impl Control {
     }
 
     /// The disks that [`Control::grow_pool`] would find larger. Writes nothing.
-    pub fn check_growth(&self, name: &str) -> Result<Vec<GrownDisk>, ControlError> {
+    pub fn check_growth(&self, name: &str) -> Result<Vec<GrownDisk>> {
         Ok(self.pool_named(name)?.check_growth()?)
     }
 
@@ -359,7 +354,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::MappedInPool`], and errors of the store.
-    pub async fn export_pool(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
+    pub async fn export_pool(self: &Rc<Control>, name: &str) -> Result<()> {
         let name = name.to_owned();
         let work = Doing::ExportPool.of(&name);
         let exported = self.change(work, [Thing::Pool(name.clone())], |control, changing| async move {
@@ -396,12 +391,12 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::export_pool`], except those that only the disks can report.
-    pub fn check_export(&self, name: &str) -> Result<Vec<String>, ControlError> {
+    pub fn check_export(&self, name: &str) -> Result<Vec<String>> {
         let pool = self.exportable(name)?;
         Ok(self.current_volumes(&pool).into_iter().map(|volume| volume.name).collect())
     }
 
-    fn exportable(&self, name: &str) -> Result<Pool, ControlError> {
+    fn exportable(&self, name: &str) -> Result<Pool> {
         let pool = self.pool_named(name)?;
         if pool.metadata_state() == MetadataState::Failed {
             return Err(StoreError::MetadataReadOnly(pool.id()).into());
@@ -411,12 +406,12 @@ impl Control {
     }
 
     /// Changes an open pool. Nobody else changes or closes it, or changes its volumes, meanwhile.
-    pub(super) async fn change_pool<T: 'static, F: Future<Output = Result<T, ControlError>> + 'static>(
+    pub(super) async fn change_pool<T: 'static, F: Future<Output = Result<T>> + 'static>(
         self: &Rc<Control>,
         doing: Doing,
         name: &str,
         body: impl FnOnce(Rc<Control>, Rc<Changing>, Pool) -> F + 'static,
-    ) -> Result<T, ControlError> {
+    ) -> Result<T> {
         let name = name.to_owned();
         self.change(doing.of(&name), [Thing::Pool(name.clone())], |control, changing| async move {
             let pool = control.pool_named(&name)?;
@@ -427,7 +422,7 @@ impl Control {
     }
 
     /// The open pool of this name.
-    pub(super) fn pool_named(&self, name: &str) -> Result<Pool, ControlError> {
+    pub(super) fn pool_named(&self, name: &str) -> Result<Pool> {
         let pools = self.pools.borrow();
         let opened = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
         match &opened.state {
@@ -441,7 +436,7 @@ impl Control {
     }
 
     /// The pool that is used when the caller names none: the only one, or the default one.
-    pub(super) fn only_pool(&self) -> Result<Pool, ControlError> {
+    pub(super) fn only_pool(&self) -> Result<Pool> {
         let names: Vec<String> = self.pools.borrow().keys().cloned().collect();
         match names.as_slice() {
             [] => Err(ControlError::NoPool),
@@ -482,7 +477,7 @@ impl Control {
         changing: &Rc<Changing>,
         paths: Vec<PathBuf>,
         pool: Pool,
-    ) -> Result<PoolStatus, ControlError> {
+    ) -> Result<PoolStatus> {
         let name = pool.name();
         self.record_pool(changing, PoolRecord { paths: paths.clone(), ..PoolRecord::of(&pool) }).await?;
         self.attach_disks(&pool).await;
@@ -508,17 +503,13 @@ impl Control {
     }
 
     /// Writes a pool's entry to the record.
-    pub(super) async fn record_pool(
-        &self,
-        changing: &Rc<Changing>,
-        record: PoolRecord,
-    ) -> Result<(), ControlError> {
+    pub(super) async fn record_pool(&self, changing: &Rc<Changing>, record: PoolRecord) -> Result<()> {
         let _record = changing.hold([Thing::Record]).await?;
         self.commit(changing, vec![set(key(&record.name), &record)]).await
     }
 
     /// Opens the volumes of a pool on all cores, and announces them to the sessions that may see them.
-    pub(super) async fn show_pool(&self, changing: &Changing, pool: &Pool) -> Result<(), ControlError> {
+    pub(super) async fn show_pool(&self, changing: &Changing, pool: &Pool) -> Result<()> {
         self.open_volumes(pool).await;
         let _record = changing.hold([Thing::Record]).await?;
         self.announce_volumes().await;
@@ -545,7 +536,7 @@ impl Control {
     /// an image of that pool. Cores know the disks of a pool by its identity.
     ///
     /// If that pool is not open, it may be imported under its name: its disks have got other paths.
-    fn check_identity(&self, id: PoolId, name: &str) -> Result<(), ControlError> {
+    fn check_identity(&self, id: PoolId, name: &str) -> Result<()> {
         let open = self.pool_with(id).map(|pool| pool.name());
         let recorded: Vec<PoolRecord> = self.record.borrow().list(POOLS);
         let is_it = |known: &PoolRecord| PoolId::parse(&known.id) == Some(id);
@@ -558,7 +549,7 @@ impl Control {
 
     /// Checks that a pool to be imported is not here already, and that its name and those of its volumes are
     /// free.
-    pub(super) fn check_names(&self, pool: &FoundPool, name: &str) -> Result<(), ControlError> {
+    pub(super) fn check_names(&self, pool: &FoundPool, name: &str) -> Result<()> {
         self.check_identity(pool.id, name)?;
         match self.pools.borrow().get(name) {
             Some(known) if known.open().is_some() => {

@@ -16,7 +16,7 @@ use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
 use super::doing::Doing;
 use super::tidying::TIDY_EVERY;
 use super::turns::{NOTHING, Thing};
-use super::{Control, ControlError, VolumeStatus};
+use super::{Control, ControlError, Result, VolumeStatus};
 use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
     StandingEntry, SyncPause, VolumeEntry, json, node_key, volume_key,
@@ -54,7 +54,7 @@ impl Control {
     /// # Errors
     /// The node cannot take a copy, or has one; no slot is free; errors of the node or of the cluster's
     /// record.
-    pub async fn add_copy(self: &Rc<Control>, volume: &str, added: AddedCopy) -> Result<(), ControlError> {
+    pub async fn add_copy(self: &Rc<Control>, volume: &str, added: AddedCopy) -> Result<()> {
         let keeper = self.keeper()?;
         if self.is_sole_here(&keeper, volume) {
             if added.node == keeper.me().0 {
@@ -128,7 +128,7 @@ impl Control {
         node: NodeId,
         new: NewCopy,
         instead_of: Option<u16>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let (slot, size, asker) = (Slot::new(usize::from(new.slot)), new.size, new.asker);
         let slot = slot.ok_or(ControlError::Internal("a copy of no slot"))?;
         let Answer::Done { incarnation } = keeper.ask(node, Ask::MakeCopy(new)).await? else {
@@ -170,7 +170,7 @@ impl Control {
         &self,
         volume: &str,
         instead_of: Option<u16>,
-    ) -> Result<(VolumeStatus, Vec<u16>), ControlError> {
+    ) -> Result<(VolumeStatus, Vec<u16>)> {
         let keeper = self.keeper()?;
         if self.is_sole_here(&keeper, volume) {
             let status = self.check_first_copy(&keeper, volume, instead_of)?;
@@ -185,7 +185,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::OnlyInSync`]; the node has no copy.
-    pub async fn remove_copy(&self, volume: &str, node: u16) -> Result<bool, ControlError> {
+    pub async fn remove_copy(&self, volume: &str, node: u16) -> Result<bool> {
         let keeper = self.keeper()?;
         let (id, _) = self.replicated(&keeper, volume)?;
         self.change_entry(&keeper, id, Some(node), |entry| {
@@ -204,17 +204,13 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::NotReplicated`]: the volume exists, but has no copies.
-    pub fn volume_entry(&self, volume: &str) -> Result<VolumeEntry, ControlError> {
+    pub fn volume_entry(&self, volume: &str) -> Result<VolumeEntry> {
         let keeper = self.keeper()?;
         self.replicated(&keeper, volume).map(|(_, entry)| entry)
     }
 
     /// As [`Control::volume_entry`], with the volume's identity.
-    pub(super) fn replicated(
-        &self,
-        keeper: &Keeper,
-        volume: &str,
-    ) -> Result<(VolumeId, VolumeEntry), ControlError> {
+    pub(super) fn replicated(&self, keeper: &Keeper, volume: &str) -> Result<(VolumeId, VolumeEntry)> {
         match keeper.entry_named(volume) {
             Some(found) => Ok(found),
             None => Err(ControlError::NotReplicated(self.volume(volume)?.info.name)),
@@ -225,7 +221,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::remove_copy`], except those of the record.
-    pub fn check_removed_copy(&self, entry: &VolumeEntry, node: u16) -> Result<usize, ControlError> {
+    pub fn check_removed_copy(&self, entry: &VolumeEntry, node: u16) -> Result<usize> {
         let keeper = self.keeper()?;
         check_settled(&keeper, entry, Some(node))?;
         in_sync_without(entry, node)
@@ -236,7 +232,7 @@ impl Control {
     ///
     /// # Errors
     /// The node has no copy; [`ControlError::CopyInSync`].
-    pub async fn cancel_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
+    pub async fn cancel_copy(&self, volume: &str, node: u16) -> Result<()> {
         let keeper = self.keeper()?;
         let (id, _) = entry_named(&keeper, volume)?;
         let cancelled = self.change_entry(&keeper, id, Some(node), |entry| {
@@ -250,7 +246,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::cancel_copy`], except those of the record.
-    pub fn check_cancelled_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
+    pub fn check_cancelled_copy(&self, volume: &str, node: u16) -> Result<()> {
         let keeper = self.keeper()?;
         let (_, entry) = entry_named(&keeper, volume)?;
         check_settled(&keeper, &entry, Some(node))?;
@@ -261,7 +257,7 @@ impl Control {
     ///
     /// # Errors
     /// The node has no copy.
-    pub async fn keep_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
+    pub async fn keep_copy(&self, volume: &str, node: u16) -> Result<()> {
         let keeper = self.keeper()?;
         let (id, _) = entry_named(&keeper, volume)?;
         let kept = self.change_entry(&keeper, id, None, |entry| {
@@ -277,7 +273,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::keep_copy`], except those of the record.
-    pub fn check_kept_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
+    pub fn check_kept_copy(&self, volume: &str, node: u16) -> Result<()> {
         let keeper = self.keeper()?;
         let (_, entry) = entry_named(&keeper, volume)?;
         check_settled(&keeper, &entry, None)?;
@@ -291,7 +287,7 @@ impl Control {
     ///
     /// # Errors
     /// The node has no copy; [`ControlError::NothingToPause`].
-    pub async fn pause_sync(&self, volume: &str, node: u16, by: &str) -> Result<(), ControlError> {
+    pub async fn pause_sync(&self, volume: &str, node: u16, by: &str) -> Result<()> {
         let at = (Shard::current().config().unix_now)();
         self.change_pause(volume, node, |entry, slot| {
             let pause = SyncPause { by: by.to_owned(), at };
@@ -304,7 +300,7 @@ impl Control {
     ///
     /// # Errors
     /// The node has no copy; [`ControlError::NothingToPause`].
-    pub async fn resume_sync(&self, volume: &str, node: u16) -> Result<(), ControlError> {
+    pub async fn resume_sync(&self, volume: &str, node: u16) -> Result<()> {
         self.change_pause(volume, node, |entry, slot| {
             entry.paused.remove(&slot);
         })
@@ -316,7 +312,7 @@ impl Control {
         volume: &str,
         node: u16,
         change: impl Fn(&mut VolumeEntry, u8),
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let keeper = self.keeper()?;
         let (id, _) = entry_named(&keeper, volume)?;
         let changed = self.change_entry(&keeper, id, None, |entry| {
@@ -345,8 +341,8 @@ impl Control {
         keeper: &Keeper,
         id: VolumeId,
         leaves: Option<u16>,
-        change: impl Fn(&VolumeEntry) -> Result<(VolumeEntry, Option<(String, cluster::Revision)>), ControlError>,
-    ) -> Result<VolumeEntry, ControlError> {
+        change: impl Fn(&VolumeEntry) -> Result<(VolumeEntry, Option<(String, cluster::Revision)>)>,
+    ) -> Result<VolumeEntry> {
         let key = volume_key(id);
         let mut tries = 0;
         loop {
@@ -399,7 +395,7 @@ impl Control {
         keeper: &Rc<Keeper>,
         entry: &VolumeEntry,
         dropped: DroppedCopy,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let Some(id) = VolumeId::parse(&entry.id) else { return Ok(()) };
         // The request that added the copy has ended, even if this node has never opened the copy: it may have
         // followed both changes of the record at once.
@@ -445,7 +441,7 @@ impl Control {
         pool: String,
         id: VolumeId,
         dropped: DroppedCopy,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let info = self.pool_named(&pool).ok().and_then(|pool| pool.volume(id));
         let Some(info) = info.filter(|info| self.is_left(keeper, info, dropped)) else { return Ok(()) };
         let keeper = Rc::clone(keeper);
@@ -470,7 +466,7 @@ impl Control {
     }
 }
 
-pub(super) fn entry_named(keeper: &Keeper, name: &str) -> Result<(VolumeId, VolumeEntry), ControlError> {
+pub(super) fn entry_named(keeper: &Keeper, name: &str) -> Result<(VolumeId, VolumeEntry)> {
     keeper.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))
 }
 
@@ -491,7 +487,7 @@ fn without_copy(entry: &VolumeEntry, node: u16) -> VolumeEntry {
 
 /// Checks that no node has continued alone with a volume, or that the copy of node `leaves` may be removed
 /// all the same.
-fn check_settled(keeper: &Keeper, entry: &VolumeEntry, leaves: Option<u16>) -> Result<(), ControlError> {
+fn check_settled(keeper: &Keeper, entry: &VolumeEntry, leaves: Option<u16>) -> Result<()> {
     let Some(fork) = keeper.fork_of(entry) else { return Ok(()) };
     // A copy that was added later must be removed before the data that the node wrote alone can be kept.
     let third = leaves.is_some_and(|node| node != fork.node) && entry.copies.len() > 2;
@@ -502,7 +498,7 @@ fn check_settled(keeper: &Keeper, entry: &VolumeEntry, leaves: Option<u16>) -> R
 }
 
 /// How many other copies in sync a volume would keep without this node's: at least one.
-fn in_sync_without(entry: &VolumeEntry, node: u16) -> Result<usize, ControlError> {
+fn in_sync_without(entry: &VolumeEntry, node: u16) -> Result<usize> {
     copy_on(entry, node)?;
     let others = entry.copies.iter().filter(|copy| copy.node != node && !entry.is_to_leave(copy));
     match others.filter(|copy| copy.standing == StandingEntry::InSync).count() {
@@ -511,7 +507,7 @@ fn in_sync_without(entry: &VolumeEntry, node: u16) -> Result<usize, ControlError
     }
 }
 
-fn not_in_sync(entry: &VolumeEntry, node: u16) -> Result<(), ControlError> {
+fn not_in_sync(entry: &VolumeEntry, node: u16) -> Result<()> {
     copy_on(entry, node)?;
     match entry.copy_on(NodeId(node)) {
         Some((_, copy)) if copy.standing == StandingEntry::InSync => {
@@ -521,17 +517,14 @@ fn not_in_sync(entry: &VolumeEntry, node: u16) -> Result<(), ControlError> {
     }
 }
 
-fn copy_on(entry: &VolumeEntry, node: u16) -> Result<(), ControlError> {
+fn copy_on(entry: &VolumeEntry, node: u16) -> Result<()> {
     match entry.copy_on(NodeId(node)) {
         Some(_) => Ok(()),
         None => Err(ControlError::HasNoCopy { volume: entry.name.clone(), node }),
     }
 }
 
-fn node_that_takes_copies(
-    keeper: &Keeper,
-    node: u16,
-) -> Result<(NodeEntry, cluster::Revision), ControlError> {
+fn node_that_takes_copies(keeper: &Keeper, node: u16) -> Result<(NodeEntry, cluster::Revision)> {
     let takes = |(entry, up): (NodeEntry, bool)| entry.id == node && up && !entry.witness;
     let up = !keeper.is_in_maintenance(NodeId(node)) && keeper.nodes().into_iter().any(takes);
     let known = keeper.get::<NodeEntry>(&node_key(NodeId(node)));

@@ -17,7 +17,7 @@ use super::doing::Doing;
 use super::pools::{PoolRecord, key};
 use super::turns::Thing;
 use super::volumes::is_current;
-use super::{Control, ControlError, KnownPool, Opened, PoolStatus};
+use super::{Control, ControlError, KnownPool, Opened, PoolStatus, Result};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
@@ -36,7 +36,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::PoolWorks`]; [`ControlError::PoolClosed`] if it could not be opened.
-    pub async fn reopen_pool(self: &Rc<Control>, name: &str) -> Result<PoolStatus, ControlError> {
+    pub async fn reopen_pool(self: &Rc<Control>, name: &str) -> Result<PoolStatus> {
         let name = name.to_owned();
         let work = Doing::ReopenPool.of(&name);
         self.change(work, [Thing::Pool(name.clone())], |control, changing| async move {
@@ -60,7 +60,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::reopen_pool`], except those that only its disks can report.
-    pub fn check_reopening(&self, name: &str) -> Result<Option<Vec<String>>, ControlError> {
+    pub fn check_reopening(&self, name: &str) -> Result<Option<Vec<String>>> {
         let open = self.pool_that_fails(name)?;
         if let Some(pool) = &open {
             self.check_nothing_forgotten(pool)?;
@@ -69,7 +69,7 @@ impl Control {
     }
 
     /// Checks that a pool must be reopened; returns it if it is open and so must be closed first.
-    fn pool_that_fails(&self, name: &str) -> Result<Option<Pool>, ControlError> {
+    fn pool_that_fails(&self, name: &str) -> Result<Option<Pool>> {
         if self.is_awaited(name) {
             return self.pool_named(name).map(Some);
         }
@@ -90,7 +90,7 @@ impl Control {
     }
 
     /// Checks that closing the pool does not destroy the last copy in sync of a RAM volume.
-    fn check_nothing_forgotten(&self, pool: &Pool) -> Result<(), ControlError> {
+    fn check_nothing_forgotten(&self, pool: &Pool) -> Result<()> {
         let Ok(keeper) = self.keeper() else { return Ok(()) };
         let forgotten =
             |info: &VolumeInfo| info.kind == VolumeKind::Ram && !info.is_sole() && keeper.is_last(info.id);
@@ -101,7 +101,7 @@ impl Control {
     }
 
     /// Closes a pool whose volumes will be back soon.
-    async fn set_pool_aside(&self, changing: &Rc<Changing>, pool: Pool) -> Result<(), ControlError> {
+    async fn set_pool_aside(&self, changing: &Rc<Changing>, pool: Pool) -> Result<()> {
         let expected: BTreeSet<VolumeId> =
             self.current_volumes(&pool).iter().map(|volume| volume.id).collect();
         {

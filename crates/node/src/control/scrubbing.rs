@@ -24,7 +24,7 @@ use store::{PoolId, VolumeInfo, VolumeKind};
 use self::kept::{Kept, ScrubEntry, ScrubProgress};
 use self::pace::Pace;
 use super::verifying::{due_at, is_in_sync_here, pause};
-use super::{Control, ControlError, EndedJob, EndedWork, Fault, FaultKind, JobOutcome};
+use super::{Control, ControlError, EndedJob, EndedWork, Fault, FaultKind, JobOutcome, Result};
 use crate::events::code::SCRUB_FOUND_BAD_BLOCKS;
 use crate::events::{Event, tell};
 use crate::parts;
@@ -261,7 +261,7 @@ impl Control {
     ///
     /// # Errors
     /// The volume does not exist; [`ControlError::NotScrubbable`].
-    pub fn begin_scrub(self: &Rc<Control>, name: &str) -> Result<Scrub, ControlError> {
+    pub fn begin_scrub(self: &Rc<Control>, name: &str) -> Result<Scrub> {
         let (pool, info) = self.volume_named(name)?;
         if let Some(running) = self.scrubs.running(info.id) {
             running.is_asked_for.set(true);
@@ -287,7 +287,7 @@ impl Control {
     ///
     /// # Errors
     /// The pool does not exist, or is not open.
-    pub fn begin_pool_scrub(self: &Rc<Control>, pool: &str) -> Result<Vec<(VolumeId, Scrub)>, ControlError> {
+    pub fn begin_pool_scrub(self: &Rc<Control>, pool: &str) -> Result<Vec<(VolumeId, Scrub)>> {
         let pool = self.pool_named(pool)?;
         let volumes = self.current_volumes(&pool);
         drop(pool);
@@ -296,7 +296,7 @@ impl Control {
     }
 
     /// The last scrub of a volume in this life of the node, or one that an earlier life has left, if any.
-    pub fn last_scrub(&self, name: &str) -> Result<Option<Scrub>, ControlError> {
+    pub fn last_scrub(&self, name: &str) -> Result<Option<Scrub>> {
         let id = self.volume_named(name)?.1.id;
         let last = self.scrubs.of.borrow().get(&id).map(|scrubbing| scrubbing.shown());
         Ok(last.or_else(|| self.interrupted_scrub(id).map(|(_, scrub)| scrub)))

@@ -6,7 +6,7 @@
 use serde::de::DeserializeOwned;
 
 use super::change::{Changing, WaitsFor};
-use super::{Control, ControlError};
+use super::{Control, Result};
 use crate::copies::Keeper;
 use crate::record::Change;
 
@@ -36,7 +36,7 @@ impl Control {
         changing: &Changing,
         shared: Vec<Change>,
         own: Vec<Change>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         if !shared.is_empty() {
             let keeper = self.keeper()?;
             changing.waits_for(WaitsFor::ClusterRecord);

@@ -24,7 +24,7 @@ use super::read_errors::ReadErrors;
 use super::scrubbing::Scrubs;
 use super::turns::Thing;
 use super::verifying::Verifications;
-use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec};
+use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec, Result};
 use crate::config::Config;
 use crate::events::Events;
 use crate::floating::Floating;
@@ -159,7 +159,7 @@ impl Control {
         Ok(control)
     }
 
-    async fn set_identity(self: &Rc<Control>, node: NodeRecord) -> Result<(), ControlError> {
+    async fn set_identity(self: &Rc<Control>, node: NodeRecord) -> Result<()> {
         self.change(Doing::WriteIdentity.of(&node.name), [Thing::Record], |control, changing| async move {
             control.commit(&changing, vec![set(NODE.into(), &node)]).await
         })
@@ -188,7 +188,7 @@ impl Control {
         Ok(())
     }
 
-    async fn open_known_pool(self: &Rc<Control>, pool: PoolRecord) -> Result<(), ControlError> {
+    async fn open_known_pool(self: &Rc<Control>, pool: PoolRecord) -> Result<()> {
         self.know_pool(&pool.name, &pool.paths, Opened::NotYet(rt::now()));
         let (work, holds) = (Doing::OpenPool.of(&pool.name), [Thing::Pool(pool.name.clone())]);
         self.change_within(POOL_DEADLINE, work, holds, |control, changing| async move {
@@ -202,7 +202,7 @@ impl Control {
         &self,
         changing: &Rc<Changing>,
         PoolRecord { name, paths, uncertain, .. }: PoolRecord,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         changing.waits_for(WaitsFor::Disks(paths.iter().chain(&uncertain).cloned().collect()));
         let options = OpenPool { uncertain: uncertain.clone(), ..self.opening_pool() };
         match retry_while_held(async || Pool::open(&paths, options.clone()).await).await {
@@ -278,10 +278,7 @@ impl Control {
     ///
     /// An interrupted start may have left its file: blank, or as a complete pool that the record does not
     /// name yet.
-    async fn make_default_pool(
-        self: &Rc<Control>,
-        DefaultPool { path, size }: DefaultPool,
-    ) -> Result<(), ControlError> {
+    async fn make_default_pool(self: &Rc<Control>, DefaultPool { path, size }: DefaultPool) -> Result<()> {
         let spec = |create| PoolSpec {
             name: DEFAULT_POOL.into(),
             disks: vec![NewDisk { path: path.clone(), create, reserve: false }],

@@ -8,7 +8,7 @@ use proto::iscsi::target::CloseReason;
 use rt::CoreId;
 
 use super::record_place::RecordPlace;
-use super::{Control, ControlError};
+use super::{Control, ControlError, Result};
 use crate::config::RecordEngine;
 use crate::copies::{self, ClusterError, Copies, RECORD_DEADLINE, VolumeEntry};
 use crate::parts;
@@ -110,7 +110,7 @@ impl StatsByCore {
 
 impl Control {
     /// All sessions, by number.
-    pub async fn sessions(&self) -> Result<Vec<SessionStatus>, ControlError> {
+    pub async fn sessions(&self) -> Result<Vec<SessionStatus>> {
         let by_core = ask_all_cores(|| async {
             Shard::current().sessions().iter().map(|session| session.status()).collect::<Vec<_>>()
         });
@@ -123,7 +123,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::NotFound`], [`ControlError::Core`].
-    pub async fn session(&self, tsih: u16) -> Result<(SessionStatus, usize), ControlError> {
+    pub async fn session(&self, tsih: u16) -> Result<(SessionStatus, usize)> {
         let by_core = ask_all_cores(move || async move {
             Shard::current().session(tsih).map(|session| (session.status(), session.commands_under_way()))
         });
@@ -141,7 +141,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::Cluster`]: the record does not report it.
-    pub async fn cluster_record(&self) -> Result<Option<ClusterRecordStatus>, ControlError> {
+    pub async fn cluster_record(&self) -> Result<Option<ClusterRecordStatus>> {
         let Ok(keeper) = self.keeper() else { return Ok(None) };
         let status = keeper.store().status(RECORD_DEADLINE).await.map_err(ClusterError::from)?;
         let place = self.place().map(|place| place.record).unwrap_or_default();
@@ -159,7 +159,7 @@ impl Control {
     }
 
     /// Ends a session. Its initiator may log in again.
-    pub async fn end_session(&self, tsih: u16) -> Result<(), ControlError> {
+    pub async fn end_session(&self, tsih: u16) -> Result<()> {
         let place = self.registry.place(tsih);
         let place = place.ok_or_else(|| ControlError::not_found("session", &tsih.to_string()))?;
         rt::send(place.core, move || {
@@ -171,7 +171,7 @@ impl Control {
     }
 
     /// The replication counters; empty if the node takes no part in its cluster.
-    pub async fn replication(&self) -> Result<ReplicationStats, ControlError> {
+    pub async fn replication(&self) -> Result<ReplicationStats> {
         let Ok(keeper) = self.keeper() else { return Ok(ReplicationStats::default()) };
         let by_core = ask_all_cores(|| async { Copies::current().traffic() }).await?;
         let counted = keeper.counted();
@@ -192,7 +192,7 @@ impl Control {
     }
 
     /// The sum of all volumes' counters, without volumes that were deleted or reopened.
-    pub async fn total_stats(&self) -> Result<UnitStats, ControlError> {
+    pub async fn total_stats(&self) -> Result<UnitStats> {
         let by_core = ask_all_cores(|| async {
             let mut sum = UnitStats::default();
             let shard = Shard::current();
@@ -206,7 +206,7 @@ impl Control {
     }
 
     /// The counters of one volume, summed over all cores; zero if the volume is not on this node.
-    pub async fn volume_stats(&self, id: VolumeId) -> Result<UnitStats, ControlError> {
+    pub async fn volume_stats(&self, id: VolumeId) -> Result<UnitStats> {
         let by_core =
             ask_all_cores(move || async move { Shard::current().unit(id).map(|unit| unit.stats()) });
         let mut all = UnitStats::default();
@@ -216,7 +216,7 @@ impl Control {
 
     /// The counters of all volumes. Each core reads its own in parts, so they are from almost the same
     /// moment.
-    pub async fn stats(&self) -> Result<StatsByCore, ControlError> {
+    pub async fn stats(&self) -> Result<StatsByCore> {
         let by_core = ask_all_cores(|| async {
             let shard = Shard::current();
             // A unit may be removed meanwhile, so no reference to it is kept.

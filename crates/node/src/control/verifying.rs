@@ -20,7 +20,7 @@ use store::VolumeId;
 pub use self::schedule::due;
 pub(super) use self::schedule::{due_at, pause};
 use self::scheduled::Scheduled;
-use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, VolumeStatus};
+use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Result, VolumeStatus};
 use crate::canary::{Canary, makes};
 use crate::copies::{Answer, Ask, DIGEST_BYTES, DifferingEntry, Keeper, StandingEntry, differing_key};
 use crate::events::code::COPIES_MISMATCH;
@@ -199,7 +199,7 @@ impl Control {
     ///
     /// # Errors
     /// The volume does not exist, or is only on this node.
-    pub fn begin_verification(self: &Rc<Control>, name: &str) -> Result<Verification, ControlError> {
+    pub fn begin_verification(self: &Rc<Control>, name: &str) -> Result<Verification> {
         let volume = self.volume(name)?;
         let keeper = match self.keeper() {
             Ok(_) if volume.copies.is_none() => {
@@ -225,7 +225,7 @@ impl Control {
         keeper: &Keeper,
         volume: VolumeStatus,
         scheduled: Option<Scheduled>,
-    ) -> Result<Rc<Verifying>, ControlError> {
+    ) -> Result<Rc<Verifying>> {
         let VolumeStatus { info, copies, .. } = volume;
         let Some(copies) = copies else { return Err(ControlError::NotReplicated(info.name)) };
         let mut all = self.verifications.of.borrow_mut();
@@ -268,7 +268,7 @@ impl Control {
     }
 
     /// The last verification of a volume's copies in this life of the node, if any.
-    pub fn verification(&self, name: &str) -> Result<Option<Verification>, ControlError> {
+    pub fn verification(&self, name: &str) -> Result<Option<Verification>> {
         let id = self.volume(name)?.info.id;
         Ok(self.verifications.of.borrow().get(&id).map(|verifying| verifying.shown()))
     }

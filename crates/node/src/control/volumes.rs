@@ -24,7 +24,7 @@ pub(crate) use self::conversion::to_be_converted;
 pub(super) use self::conversion::{Conversions, compression_in_logs};
 pub(super) use self::opening::open_on_all_cores;
 use super::access::MapSpec;
-use super::{Control, ControlError, Placement, ScrubStatus};
+use super::{Control, ControlError, Placement, Result, ScrubStatus};
 use crate::copies::{CopiesStatus, Keeper, VolumeEntry, volume_key, volume_name_key};
 use crate::parts;
 use crate::volume::VolumeId;
@@ -117,18 +117,18 @@ impl Control {
     }
 
     /// One volume, by name or identity.
-    pub fn volume(&self, name: &str) -> Result<VolumeStatus, ControlError> {
+    pub fn volume(&self, name: &str) -> Result<VolumeStatus> {
         let (pool, info) = self.volume_named(name)?;
         Ok(self.volume_status(info, &pool.name()))
     }
 
     /// The present state of a volume that was looked up before this change waited for its turn.
-    pub(super) fn volume_still(&self, before: &VolumeInfo) -> Result<(Pool, VolumeInfo), ControlError> {
+    pub(super) fn volume_still(&self, before: &VolumeInfo) -> Result<(Pool, VolumeInfo)> {
         self.volume_named(&before.id.to_string()).map_err(|_| ControlError::not_found("volume", &before.name))
     }
 
     /// The same for what is about to be changed: it must be clear which pool has it.
-    pub(super) fn volume_to_change(&self, before: &VolumeInfo) -> Result<(Pool, VolumeInfo), ControlError> {
+    pub(super) fn volume_to_change(&self, before: &VolumeInfo) -> Result<(Pool, VolumeInfo)> {
         let (pool, info) = self.volume_still(before)?;
         self.check_in_one_pool(&info)?;
         Ok((pool, info))
@@ -137,12 +137,12 @@ impl Control {
     /// The volume of this name or identity, with its pool's name: for a change that then waits for its turn.
     ///
     /// Meanwhile it must not hold the pool, which the change before it may close and open again.
-    pub(super) fn volume_and_pool_name(&self, name: &str) -> Result<(VolumeInfo, String), ControlError> {
+    pub(super) fn volume_and_pool_name(&self, name: &str) -> Result<(VolumeInfo, String)> {
         self.volume_named(name).map(|(pool, info)| (info, pool.name()))
     }
 
     /// The volume of this name or identity, with its pool.
-    pub(super) fn volume_named(&self, name: &str) -> Result<(Pool, VolumeInfo), ControlError> {
+    pub(super) fn volume_named(&self, name: &str) -> Result<(Pool, VolumeInfo)> {
         let keeper = self.keeper().ok();
         // The record's names come first: a pool may not know the current name of its copy yet.
         let named = keeper.as_ref().and_then(|keeper| keeper.get::<String>(&volume_name_key(name)));
@@ -181,7 +181,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::InSeveralPools`]; [`ControlError::ClusterFailed`]: which one counts is not known now.
-    pub(super) fn check_in_one_pool(&self, volume: &VolumeInfo) -> Result<(), ControlError> {
+    pub(super) fn check_in_one_pool(&self, volume: &VolumeInfo) -> Result<()> {
         let found = self.copies_of(volume.id);
         if found.len() < 2 {
             return Ok(());
@@ -314,7 +314,7 @@ pub(super) fn is_current(keeper: &Keeper, info: &VolumeInfo) -> bool {
     entry.is_some_and(|(entry, _)| entry.is_copy_on(keeper.me(), &kept))
 }
 
-pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, ControlError> {
+pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen> {
     size.0.checked_next_multiple_of(u64::from(block.bytes())).filter(|size| *size > 0).map(ByteLen).ok_or(
         ControlError::Invalid {
             field: "size",
@@ -324,7 +324,7 @@ pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, C
 }
 
 /// Checks whether a volume of this kind and size can have this policy.
-pub(super) fn check_space(space: SpacePolicy, kind: VolumeKind, size: ByteLen) -> Result<(), ControlError> {
+pub(super) fn check_space(space: SpacePolicy, kind: VolumeKind, size: ByteLen) -> Result<()> {
     let (field, reason) = match kind {
         VolumeKind::Log if space.reserve <= size => return Ok(()),
         VolumeKind::Log => ("reserve", "the reserve cannot exceed the size of the volume"),

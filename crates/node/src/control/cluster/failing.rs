@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::super::access::{HOSTS, TARGETS};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
-use super::super::{Control, ControlError, StartError};
+use super::super::{Control, ControlError, Result, StartError};
 use crate::access::{HostGroup, Target};
 use crate::copies::{Keeper, RECORD_DEADLINE};
 use crate::events::code::{CLUSTER_FAILED, CLUSTER_RECOVERED};
@@ -95,10 +95,7 @@ impl Control {
     /// Returns the outcome of the beginning of a node's first life in a cluster.
     ///
     /// If the node is in the cluster by then, and could not begin, it goes on as after such a start.
-    pub(super) async fn begun_in_cluster(
-        self: &Rc<Control>,
-        begun: Result<(), ControlError>,
-    ) -> Result<(), ControlError> {
+    pub(super) async fn begun_in_cluster(self: &Rc<Control>, begun: Result<()>) -> Result<()> {
         if let Err(error) = &begun
             && self.keeper().is_err()
         {

@@ -20,7 +20,7 @@ use super::super::access::{HOSTS, TARGETS};
 use super::super::change::Changing;
 use super::super::doing::Doing;
 use super::super::turns::Thing;
-use super::super::{Control, ControlError};
+use super::super::{Control, ControlError, Result};
 use super::failing::{KNOWN_ACCESS, KnownAccess, TRY_EVERY};
 use super::moving::MOVED_AT_ONCE;
 use super::{CLUSTER, Place, RECORD_FILE, cluster_path, keeps_files};
@@ -63,7 +63,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::ClusterFailed`], [`ControlError::TakesPart`], [`ControlError::OnlyNode`].
-    pub async fn check_leaving(&self) -> Result<Leaving, ControlError> {
+    pub async fn check_leaving(&self) -> Result<Leaving> {
         let place = self.own_place()?;
         if let Some(keeper) = self.keeper().ok().filter(|keeper| keeper.expelled().is_none())
             && keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok()
@@ -83,7 +83,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::check_leaving`]; [`ControlError::Record`].
-    pub async fn leave_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
+    pub async fn leave_cluster(self: &Rc<Control>) -> Result<()> {
         let before = self.own_place()?;
         self.check_leaving().await?;
         let work = Doing::LeaveCluster.of(self.name());
@@ -104,7 +104,7 @@ impl Control {
         self: &Rc<Control>,
         changing: &Changing,
         place: &Place,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let access: KnownAccess = self.record.borrow().get(KNOWN_ACCESS).unwrap_or_default();
         let left = LeftCluster { cluster: place.cluster.clone(), access, is_done: false };
         let founded = self.found(changing, vec![set(LEFT.into(), &left)]).await;
@@ -160,7 +160,7 @@ impl Control {
         left.filter(|left| !left.is_done).map(|left| left.access)
     }
 
-    async fn take_rules_over(self: &Rc<Control>) -> Result<(), ControlError> {
+    async fn take_rules_over(self: &Rc<Control>) -> Result<()> {
         if self.rules_to_take_over().is_none() {
             return Ok(());
         }
@@ -174,7 +174,7 @@ impl Control {
     }
 
     /// The caller holds the record.
-    async fn take_left_rules_over(&self, changing: &Changing) -> Result<(), ControlError> {
+    async fn take_left_rules_over(&self, changing: &Changing) -> Result<()> {
         let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
         // Another attempt may have been faster. What has been changed since counts.
         let Some(LeftCluster { cluster, access, .. }) = left.filter(|left| !left.is_done) else {

@@ -13,7 +13,7 @@ use cluster::{Store, Transaction, Versioned};
 use super::super::change::{Changing, WaitsFor};
 use super::super::record_place::RecordPlace;
 use super::super::turns::Thing;
-use super::super::{Control, ControlError};
+use super::super::{Control, Result};
 use super::{CLUSTER, EnterError, KNOWN_ACCESS, Place, begin_record, discard_record, try_to_listen};
 use crate::copies::{Keeper, RECORD_DEADLINE, node_key};
 use crate::record::set;
@@ -44,7 +44,7 @@ impl Control {
         self: &Rc<Control>,
         changing: &Changing,
         listen: Vec<SocketAddr>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         // The record of the cluster that the node leaves takes part in all changes of its volumes.
         let volumes = changing.hold(self.pools_and_volumes()).await?;
         let record = changing.hold([Thing::Record]).await?;

@@ -22,7 +22,7 @@ use super::super::doing::Doing;
 use super::super::members::NEXT_NODE;
 use super::super::previous_run::retry_while_held;
 use super::super::turns::{NOTHING, Thing};
-use super::super::{Control, ControlError};
+use super::super::{Control, ControlError, Result};
 use super::{ClusterFailure, EnterError};
 use crate::copies::{Frozen, Keeper};
 use crate::record::Change;
@@ -42,7 +42,7 @@ impl Control {
     ///
     /// Volumes are created, deleted and converted in two steps: one in a pool, which the caller holds, and
     /// one in the record, for which they hold nothing.
-    pub(super) async fn freeze_record(&self) -> Result<Option<Frozen>, ControlError> {
+    pub(super) async fn freeze_record(&self) -> Result<Option<Frozen>> {
         let Ok(keeper) = self.keeper() else { return Ok(None) };
         let until = rt::now() + CREATED_WITHIN;
         while self.being_created().is_some() && rt::now() < until {
@@ -58,7 +58,7 @@ impl Control {
     /// The node cannot leave its cluster for that one: [`EnterError::Already`], [`EnterError::NotAlone`],
     /// [`EnterError::NotInPool`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`],
     /// [`ControlError::ClusterFailed`].
-    pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Keeper>>, ControlError> {
+    pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Keeper>>> {
         let place = self.own_place()?;
         if self.has_lost_files() && self.keeper().is_err() && place.cluster == cluster {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Control {
     pub(in crate::control) async fn check_leaving_for(
         self: &Rc<Control>,
         cluster: &str,
-    ) -> Result<Vec<SocketAddr>, ControlError> {
+    ) -> Result<Vec<SocketAddr>> {
         let cluster = cluster.to_owned();
         self.change(Doing::PrepareToJoin.of(&self.host.name), NOTHING, |control, changing| async move {
             let _volumes = changing.hold(control.pools_and_volumes()).await?;
@@ -123,7 +123,7 @@ impl Control {
         changing: &Changing,
         former: Rc<Keeper>,
         changes: Vec<Change>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         if !self.door.close() {
             return Err(EnterError::NotAlone.into());
         }
@@ -158,7 +158,7 @@ impl Control {
     }
 
     /// Begins the first life in the cluster for which the node has left another one.
-    pub(super) async fn begin_elsewhere(self: &Rc<Control>) -> Result<(), ControlError> {
+    pub(super) async fn begin_elsewhere(self: &Rc<Control>) -> Result<()> {
         self.try_cluster().await?;
         self.cluster_failure.replace(None);
         Ok(())

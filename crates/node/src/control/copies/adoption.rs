@@ -29,7 +29,7 @@ use super::super::members::NEXT_NODE;
 use super::super::tidying::TIDY_EVERY;
 use super::super::turns::Thing;
 use super::super::volumes::compression_in_logs;
-use super::super::{Control, ControlError, Fault, FaultKind, VolumeStatus};
+use super::super::{Control, ControlError, Fault, FaultKind, Result, VolumeStatus};
 use super::asked::ASKED_MAX;
 use super::creation::{Made, NewEntry, record_volume};
 use super::without_volume;
@@ -67,7 +67,7 @@ impl Control {
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
         name: &str,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let keeper = Rc::clone(keeper);
         let (before, pool) = self.volume_and_pool_name(name)?;
         let work = Doing::AdoptVolume.of(&before.name);
@@ -164,12 +164,7 @@ impl Control {
         new
     }
 
-    async fn record_found(
-        self: &Rc<Control>,
-        keeper: &Rc<Keeper>,
-        pool: PoolId,
-        id: VolumeId,
-    ) -> Result<(), ControlError> {
+    async fn record_found(self: &Rc<Control>, keeper: &Rc<Keeper>, pool: PoolId, id: VolumeId) -> Result<()> {
         let Some(info) = self.volume_in(pool, id) else { return Ok(()) };
         let keeper = Rc::clone(keeper);
         self.change(Doing::AdoptVolume.of(&info.name), [Thing::Volume(id)], |control, changing| async move {
@@ -240,7 +235,7 @@ impl Control {
     ///
     /// A node that is down when the volume is deleted recognizes by that what it has to delete. Otherwise it
     /// would add the volume again.
-    async fn note_sole(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<(), ControlError> {
+    async fn note_sole(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<()> {
         let kept = first_copy(keeper, CopyState::Sole);
         // Of several, nobody can tell which one is current.
         let is_only = self.copies_of(volume.id).len() == 1;
@@ -254,7 +249,7 @@ impl Control {
     }
 
     /// Adds a volume to the record that it does not list.
-    async fn record_sole(&self, keeper: &Keeper, volume: &VolumeInfo) -> Result<(), ControlError> {
+    async fn record_sole(&self, keeper: &Keeper, volume: &VolumeInfo) -> Result<()> {
         let made = Made::here(keeper);
         let new = NewEntry {
             id: volume.id,
@@ -273,7 +268,7 @@ impl Control {
 
     /// Allows other nodes to get copies from now on. The caller holds the volume, and opens it as a copy
     /// afterwards.
-    async fn end_sole(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> Result<(), ControlError> {
+    async fn end_sole(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> Result<()> {
         let key = volume_key(id);
         let gone = || ControlError::not_found("volume", &id.to_string());
         let (entry, revision) = keeper.get::<VolumeEntry>(&key).ok_or_else(gone)?;
@@ -300,7 +295,7 @@ impl Control {
     /// The pool may have them as they were before the node joined, or on another node. That means nothing
     /// while the volume is sole ([`Unit::up_to_date`](crate::unit::Unit::up_to_date)). In a copy, a number is
     /// that of a port of one node, and may be another one's.
-    async fn store_port_numbers(&self, pool: &Pool, id: VolumeId) -> Result<(), ControlError> {
+    async fn store_port_numbers(&self, pool: &Pool, id: VolumeId) -> Result<()> {
         let shard = Shard::current();
         // Otherwise this state could overwrite that of a change which is being stored.
         let _turn = shard.changes(id).await;
@@ -331,7 +326,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::make_ready_for_copies`], except those of the record.
-    fn check_adoption(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<(), ControlError> {
+    fn check_adoption(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<()> {
         let mut found = self.copies_of(volume.id);
         // Beside another one, a copy that no host has used yet is not the current one.
         found.retain(|(_, info)| !is_new(info));
@@ -363,7 +358,7 @@ impl Control {
         keeper: &Keeper,
         volume: &str,
         instead_of: Option<u16>,
-    ) -> Result<VolumeStatus, ControlError> {
+    ) -> Result<VolumeStatus> {
         let (pool, info) = self.volume_named(volume)?;
         self.check_adoption(keeper, &pool, &info)?;
         match instead_of.filter(|node| *node != keeper.me().0) {
@@ -377,11 +372,7 @@ impl Control {
     ///
     /// # Errors
     /// Errors of the pool or of the record.
-    pub(crate) async fn adopt_what_is_recorded(
-        &self,
-        keeper: &Keeper,
-        id: VolumeId,
-    ) -> Result<ServedAs, ControlError> {
+    pub(crate) async fn adopt_what_is_recorded(&self, keeper: &Keeper, id: VolumeId) -> Result<ServedAs> {
         if let Some((pool, info)) = self.older_here(keeper, id) {
             self.note_older(pool, info);
             // This may take long. What the record says counts afterwards.
@@ -556,7 +547,7 @@ impl Control {
 }
 
 /// Removes from the record a volume that has never had a second copy. Its data stays where it is.
-pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Result<(), ControlError> {
+pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Result<()> {
     let key = volume_key(id);
     let Some((entry, revision)) = keeper.get::<VolumeEntry>(&key).filter(|(entry, _)| entry.sole) else {
         return Ok(());

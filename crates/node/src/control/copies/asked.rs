@@ -16,7 +16,7 @@ use super::super::passing::carry_out_here;
 use super::super::read_errors::disk_path;
 use super::super::turns::{NOTHING, Thing};
 use super::super::volumes::show_when_full;
-use super::super::{Control, ControlError};
+use super::super::{Control, ControlError, Result};
 use crate::copies::{
     Answer, Ask, ClusterError, Keeper, NewCopy, NodeEntry, VolumeEntry, json, node_key, volume_key,
 };
@@ -29,7 +29,7 @@ pub(super) const ASKED_MAX: Duration = Duration::from_secs(120);
 
 impl Control {
     /// Executes a request from another node.
-    pub(crate) async fn carry_out_ask(self: Rc<Control>, ask: Ask) -> Result<Answer, ControlError> {
+    pub(crate) async fn carry_out_ask(self: Rc<Control>, ask: Ask) -> Result<Answer> {
         let keeper = self.keeper()?;
         match ask {
             Ask::MakeCopy(copy) => self.make_copy(copy).await?,
@@ -90,7 +90,7 @@ impl Control {
         Ok(Answer::Done { incarnation: keeper.incarnation().0 })
     }
 
-    async fn make_copy(self: &Rc<Control>, copy: NewCopy) -> Result<(), ControlError> {
+    async fn make_copy(self: &Rc<Control>, copy: NewCopy) -> Result<()> {
         let (keeper, asker) = (self.keeper()?, copy.asker);
         self.copy_requests.borrow_mut().insert(asker);
         let made = self.change(Doing::MakeCopy.of(&copy.name), NOTHING, |control, changing| async move {
@@ -108,19 +108,14 @@ impl Control {
         changing: &Changing,
         keeper: &Keeper,
         copy: NewCopy,
-    ) -> Result<u64, ControlError> {
+    ) -> Result<u64> {
         self.copy_requests.borrow_mut().insert(copy.asker);
         self.make_asked_for(changing, keeper, copy).await?;
         Ok(keeper.incarnation().0)
     }
 
     /// Creates a copy for a request that is among those that this node carries out.
-    async fn make_asked_for(
-        &self,
-        changing: &Changing,
-        keeper: &Keeper,
-        copy: NewCopy,
-    ) -> Result<(), ControlError> {
+    async fn make_asked_for(&self, changing: &Changing, keeper: &Keeper, copy: NewCopy) -> Result<()> {
         let asker = copy.asker;
         let made = match spec_of(keeper, &copy) {
             Ok(spec) => self.make_unless_given_up(changing, keeper, copy, spec).await,
@@ -137,7 +132,7 @@ impl Control {
         keeper: &Keeper,
         copy: NewCopy,
         spec: VolumeSpec,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let Some(id) = spec.id else { return Ok(()) };
         changing.concerns(id);
         let pool = match copy.pool {
@@ -180,7 +175,7 @@ impl Control {
         keeper: &Keeper,
         pool: &Pool,
         spec: &VolumeSpec,
-    ) -> Result<bool, ControlError> {
+    ) -> Result<bool> {
         let (Some(id), Some(copy)) = (spec.id, spec.copy) else { return Ok(false) };
         if copy.state != CopyState::Blank {
             return Ok(false);
@@ -248,7 +243,7 @@ impl Control {
         self: &Rc<Control>,
         id: &str,
         asker: Option<u64>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let Some(volume) = VolumeId::parse(id) else { return Ok(()) };
         // Before its turn: if the copy is still being created, the change that creates it deletes it, however
         // long its disk takes.
@@ -269,7 +264,7 @@ impl Control {
         changing: &Changing,
         volume: VolumeId,
         given_up: bool,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         changing.concerns(volume);
         // Only when earlier changes have ended is it known whether a pool has the copy, and which.
         drop(changing.hold([Thing::Volume(volume)]).await?);
@@ -289,7 +284,7 @@ impl Control {
         pool: &Pool,
         id: VolumeId,
         given_up: bool,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let Some(info) = pool.volume(id) else { return Ok(()) };
         let Some(copy) = info.copy else {
             return Err(ControlError::Internal("refused to delete a volume that no other node has"));
@@ -387,7 +382,7 @@ impl Control {
         keeper: &Rc<Keeper>,
         pool: String,
         id: VolumeId,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let keeper = Rc::clone(keeper);
         let work = Doing::DeleteCopy.of(&id.to_string());
         self.change(work, Thing::volume_in(id, pool.clone()), |control, changing| async move {
@@ -401,7 +396,7 @@ impl Control {
         .await
     }
 
-    async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<(), ControlError> {
+    async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<()> {
         let (before, _) = self.volume_and_pool_name(id)?;
         self.change(Doing::GrowCopy.of(&before.name), NOTHING, |control, changing| async move {
             control.grow_copy_here(&changing, &before.id.to_string(), size).await
@@ -411,12 +406,7 @@ impl Control {
 
     /// Grows this node's copy of a volume to the size that the volume is about to get. Hosts do not see that
     /// yet.
-    pub(super) async fn grow_copy_here(
-        &self,
-        changing: &Changing,
-        id: &str,
-        size: ByteLen,
-    ) -> Result<(), ControlError> {
+    pub(super) async fn grow_copy_here(&self, changing: &Changing, id: &str, size: ByteLen) -> Result<()> {
         let (before, pool) = self.volume_and_pool_name(id)?;
         changing.concerns(before.id);
         let _volume = changing.hold(Thing::volume_in(before.id, pool)).await?;
@@ -435,7 +425,7 @@ impl Control {
         self: &Rc<Control>,
         id: &str,
         space: SpacePolicy,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let (before, _) = self.volume_and_pool_name(id)?;
         if before.space == space {
             return Ok(());
@@ -452,7 +442,7 @@ impl Control {
         changing: &Changing,
         id: &str,
         space: SpacePolicy,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let (before, pool) = self.volume_and_pool_name(id)?;
         changing.concerns(before.id);
         let _volume = changing.hold(Thing::volume_in(before.id, pool)).await?;
@@ -468,10 +458,7 @@ impl Control {
     }
 
     /// Gives this node's copy of a volume the compression that the cluster's record has.
-    pub(in crate::control) async fn follow_compression(
-        self: &Rc<Control>,
-        id: VolumeId,
-    ) -> Result<(), ControlError> {
+    pub(in crate::control) async fn follow_compression(self: &Rc<Control>, id: VolumeId) -> Result<()> {
         let (before, pool) = self.volume_and_pool_name(&id.to_string())?;
         let work = Doing::SetCompressionOfCopy.of(&before.name);
         self.change(work, Thing::volume_in(id, pool), |control, changing| async move {
@@ -493,7 +480,7 @@ fn stripe_unit(bytes: u32) -> Option<ByteLen> {
 }
 
 /// What a pool is to create for this request.
-fn spec_of(keeper: &Keeper, copy: &NewCopy) -> Result<VolumeSpec, ControlError> {
+fn spec_of(keeper: &Keeper, copy: &NewCopy) -> Result<VolumeSpec> {
     let strange = |field| ControlError::Invalid {
         field,
         reason: "another node sent a request that this node does not know",

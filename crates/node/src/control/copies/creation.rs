@@ -12,7 +12,7 @@ use super::super::access::MapSpec;
 use super::super::change::{Changing, WaitsFor};
 use super::super::turns::Thing;
 use super::super::volumes::whole_blocks;
-use super::super::{Control, ControlError, NewVolume};
+use super::super::{Control, ControlError, NewVolume, Result};
 use super::{drop_new, once_heard};
 use crate::access::VolumeName;
 use crate::copies::{
@@ -81,7 +81,7 @@ impl Control {
         changing: &Changing,
         new: NewVolume,
         placement: &Placement,
-    ) -> Result<VolumeId, ControlError> {
+    ) -> Result<VolumeId> {
         let keeper = self.keeper()?;
         let name: VolumeName = new.name.parse()?;
         if let Some(map) = &new.map {
@@ -181,7 +181,7 @@ impl Control {
         Ok(id)
     }
 
-    async fn map_new(&self, changing: &Changing, id: VolumeId, map: &MapSpec) -> Result<(), ControlError> {
+    async fn map_new(&self, changing: &Changing, id: VolumeId, map: &MapSpec) -> Result<()> {
         let _record = changing.hold([Thing::Record]).await?;
         let place = self.place_for_new(map)?;
         self.change_access(changing, vec![place.taken_by(id)]).await
@@ -192,7 +192,7 @@ impl Control {
         &self,
         name: VolumeName,
         placement: &Placement,
-    ) -> Result<Ranking, ControlError> {
+    ) -> Result<Ranking> {
         let keeper = self.keeper()?;
         let ranking = once_heard(&keeper, || rank_nodes(&keeper, placement)).await?;
         if keeper.revision_of(&volume_name_key(name.as_str())).is_some() {
@@ -203,7 +203,7 @@ impl Control {
 }
 
 /// The nodes that may take copies, best first: this one, then those with the fewest copies.
-fn rank_nodes(keeper: &Keeper, placement: &Placement) -> Result<Ranking, ControlError> {
+fn rank_nodes(keeper: &Keeper, placement: &Placement) -> Result<Ranking> {
     let there: Vec<NodeEntry> = keeper
         .nodes()
         .into_iter()
@@ -285,7 +285,7 @@ impl Made {
 /// caller named it.
 async fn make_copies<F>(ranking: &Ranking, make: impl Fn(usize, NodeId) -> F) -> Made
 where
-    F: Future<Output = Result<u64, ControlError>>,
+    F: Future<Output = Result<u64>>,
 {
     let mut made = Made::default();
     for node in ranking.nodes.iter().map(|node| NodeId(*node)) {
@@ -325,7 +325,7 @@ pub(super) struct NewEntry<'a> {
 /// Adds a new volume to the record.
 ///
 /// Nodes that create volumes at the same time draw their numbers from one key: the second one draws again.
-pub(super) async fn record_volume(keeper: &Keeper, new: &NewEntry<'_>) -> Result<(), ControlError> {
+pub(super) async fn record_volume(keeper: &Keeper, new: &NewEntry<'_>) -> Result<()> {
     let until = rt::now() + RECORD_DEADLINE;
     loop {
         let drawn = Drawn::now(keeper);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::cluster::{Admitted, EnterError, Member, Place, cluster_path, try_to_listen};
 use super::super::record_place::RecordPlace;
-use super::super::{Control, ControlError};
+use super::super::{Control, ControlError, Result};
 use super::merging::{self, Belongings};
 use super::{ETCD_VOTES, JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, node_entry, reachable, told_portals};
 use crate::copies::{ClusterError, Keeper, NodeEntry, json, node_key};
@@ -104,7 +104,7 @@ impl Control {
     ///
     /// # Errors
     /// The node listens at no address, or does not have the authority's key.
-    pub fn make_token(&self, now: u64, validity: Duration) -> Result<String, ControlError> {
+    pub fn make_token(&self, now: u64, validity: Duration) -> Result<String> {
         let keeper = self.keeper()?;
         let authority = self.authority(&keeper)?;
         let addresses = reachable(&keeper.addresses());
@@ -127,7 +127,7 @@ impl Control {
 
     /// The authority that signs certificates for nodes that join. Only the node that created the cluster has
     /// it.
-    fn authority(&self, keeper: &Keeper) -> Result<ClusterAuthority, ControlError> {
+    fn authority(&self, keeper: &Keeper) -> Result<ClusterAuthority> {
         let place = self.own_place()?;
         ClusterAuthority::load(&cluster_path(&place), keeper.cluster()).map_err(|_| ControlError::NoAuthority)
     }
@@ -144,7 +144,7 @@ impl Control {
         listen: Vec<SocketAddr>,
         witness: bool,
         now: u64,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let token = Token::parse(token).map_err(link::JoinError::from)?;
         let cluster = token.cluster.to_string();
         let place = self.own_place()?;
@@ -266,7 +266,7 @@ impl Control {
         authority: &ClusterAuthority,
         newcomer: Newcomer,
         request: &JoinRequest,
-    ) -> Result<JoinAnswer, ControlError> {
+    ) -> Result<JoinAnswer> {
         let rules = newcomer.has.rules();
         let record = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         // The founder's own entry has its portal group. It cannot be added after somebody else's.

@@ -6,7 +6,7 @@ use cluster::MemberChange;
 use replica::NodeId;
 
 use super::super::copies::forget_sole;
-use super::super::{Control, ControlError};
+use super::super::{Control, ControlError, Result};
 use super::{MEMBERS_DEADLINE, node_entry};
 use crate::copies::{
     CopyEntry, Keeper, NodeEntry, StandingEntry, VolumeEntry, json, link_roles_key, maintenance_key, node_key,
@@ -40,7 +40,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::OnlyInSync`]: a volume would not be served.
-    pub async fn maintain_node(&self, number: u16, on: bool) -> Result<bool, ControlError> {
+    pub async fn maintain_node(&self, number: u16, on: bool) -> Result<bool> {
         let keeper = self.keeper()?;
         let node = NodeId(number);
         node_entry(&keeper, number)?;
@@ -74,7 +74,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::maintain_node`].
-    pub fn check_maintenance(&self, number: u16) -> Result<Vec<(String, usize)>, ControlError> {
+    pub fn check_maintenance(&self, number: u16) -> Result<Vec<(String, usize)>> {
         let keeper = self.keeper()?;
         node_entry(&keeper, number)?;
         let mut left = Vec::new();
@@ -98,7 +98,7 @@ impl Control {
     ///
     /// # Errors
     /// The node does not exist, has copies, or is the one that executes this.
-    pub async fn remove_node(&self, number: u16) -> Result<(), ControlError> {
+    pub async fn remove_node(&self, number: u16) -> Result<()> {
         let keeper = self.keeper()?;
         let key = node_key(NodeId(number));
         // Read before the checks, so that a change in between is detected.
@@ -123,7 +123,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::remove_node`], except those of the record.
-    pub async fn check_removal(&self, number: u16) -> Result<Removal, ControlError> {
+    pub async fn check_removal(&self, number: u16) -> Result<Removal> {
         let keeper = self.keeper()?;
         let NodeEntry { name, authority, .. } = node_entry(&keeper, number)?;
         if NodeId(number) == keeper.me() {

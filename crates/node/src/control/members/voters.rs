@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::{Candidate, MemberChange, voters_for};
 
-use super::super::{Control, ControlError};
+use super::super::{Control, ControlError, Result};
 use super::{ETCD_VOTES, MEMBERS_DEADLINE, PREFERRED, node_entry};
 use crate::copies::{ClusterError, Keeper, json};
 
@@ -19,7 +19,7 @@ impl Control {
     ///
     /// # Errors
     /// The node does not exist, or is a witness.
-    pub async fn prefer_node(&self, node: Option<u16>) -> Result<(), ControlError> {
+    pub async fn prefer_node(&self, node: Option<u16>) -> Result<()> {
         let keeper = self.keeper()?;
         if node.is_some() && !keeper.nodes_vote() {
             return Err(ControlError::RecordInEtcd {
@@ -56,7 +56,7 @@ impl Control {
         }
     }
 
-    async fn correct_voters(&self, keeper: &Keeper) -> Result<(), ControlError> {
+    async fn correct_voters(&self, keeper: &Keeper) -> Result<()> {
         let status = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         if status.forgotten {
             self.note_forgotten_record(keeper).await;

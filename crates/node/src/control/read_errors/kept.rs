@@ -17,7 +17,7 @@ use store::{Pool, PoolId, VolumeId};
 use super::super::change::Changing;
 use super::super::doing::Doing;
 use super::super::turns::Thing;
-use super::super::{Control, ControlError};
+use super::super::{Control, Result};
 use super::{DiskPlace, Found, OfDisk, Open, ReadErrors, disks_of};
 use crate::record::{Change, Record, delete, set};
 use crate::shard::Shard;
@@ -175,7 +175,7 @@ impl Control {
         }
     }
 
-    async fn write_read_errors(self: &Rc<Control>) -> Result<(), ControlError> {
+    async fn write_read_errors(self: &Rc<Control>) -> Result<()> {
         self.change(Doing::WriteReadErrors.of(self.name()), [Thing::Record], |control, changing| async move {
             let unix_now = (Shard::current().config().unix_now)();
             let (changes, written) = control.read_errors.unwritten(rt::now(), unix_now);
@@ -195,7 +195,7 @@ impl Control {
         changing: &Rc<Changing>,
         pool: &Pool,
         place: u16,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let _record = changing.hold([Thing::Record]).await?;
         let changes = self.read_errors.forget_disk((pool.id(), place));
         if changes.is_empty() { Ok(()) } else { self.commit(changing, changes).await }
@@ -204,9 +204,9 @@ impl Control {
     /// Acknowledges the failed reads of a pool's disks. Further ones are reported again.
     ///
     /// # Errors
-    /// [`ControlError::NotFound`]; the node's record cannot be written, so that a restart would show them
-    /// again.
-    pub async fn acknowledge_read_errors(self: &Rc<Control>, pool: &str) -> Result<(), ControlError> {
+    /// [`super::super::ControlError::NotFound`]; the node's record cannot be written, so that a restart would
+    /// show them again.
+    pub async fn acknowledge_read_errors(self: &Rc<Control>, pool: &str) -> Result<()> {
         let id = self.pool_named(pool)?.id();
         if self.read_errors.open_of(id).is_empty() {
             return Ok(());

@@ -9,7 +9,7 @@ use base::Instant;
 use replica::NodeId;
 use store::VolumeKind;
 
-use super::super::{Control, ControlError, Fault, FaultKind};
+use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::schedule::{Candidate, next, pause};
 use super::{Differing, VerificationState, Verifying};
 use crate::copies::{
@@ -122,7 +122,7 @@ impl Control {
         keeper: &Rc<Keeper>,
         id: VolumeId,
         turn: cluster::Revision,
-    ) -> Result<Rc<Verifying>, ControlError> {
+    ) -> Result<Rc<Verifying>> {
         let now = (Shard::current().config().unix_now)();
         let volume = self.volume(&id.to_string())?;
         // Progress on a volume of another size does not count.
@@ -259,7 +259,7 @@ impl Control {
     ///
     /// # Errors
     /// The interval is too short; errors of the record.
-    pub async fn set_verify_every(&self, every: Option<Duration>) -> Result<(), ControlError> {
+    pub async fn set_verify_every(&self, every: Option<Duration>) -> Result<()> {
         if every.is_some_and(|every| every < VERIFY_EVERY_MIN) {
             let reason = "the shortest interval is one hour";
             return Err(ControlError::Invalid { field: "seconds", reason });
@@ -271,7 +271,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::ClusterFailed`].
-    pub fn verify_every(&self) -> Result<Option<Duration>, ControlError> {
+    pub fn verify_every(&self) -> Result<Option<Duration>> {
         Ok(self.keeper()?.verify_every())
     }
 }

@@ -9,7 +9,7 @@ use store::{Compression, Pool, SpacePolicy, VolumeInfo, WhenFull};
 use super::super::change::{Changing, WaitsFor};
 use super::super::doing::Doing;
 use super::super::turns::{NOTHING, Thing};
-use super::super::{Control, ControlError};
+use super::super::{Control, ControlError, Result};
 use super::{VolumeStatus, check_space, compression_in_logs, has_empty_slices, whole_blocks};
 use crate::access::VolumeName;
 use crate::copies::volume_name_key;
@@ -41,11 +41,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::WouldShrink`]; no space.
-    pub async fn grow_volume(
-        self: &Rc<Control>,
-        name: &str,
-        size: ByteLen,
-    ) -> Result<VolumeStatus, ControlError> {
+    pub async fn grow_volume(self: &Rc<Control>, name: &str, size: ByteLen) -> Result<VolumeStatus> {
         self.change_recorded(Doing::GrowVolume, name, move |control, changing, info| async move {
             control.grow_replicated(&changing, &info, size).await
         })
@@ -53,12 +49,12 @@ impl Control {
     }
 
     /// Changes a volume in the cluster's record. Each node holds the volume for its own part.
-    async fn change_recorded<F: Future<Output = Result<(), ControlError>> + 'static>(
+    async fn change_recorded<F: Future<Output = Result<()>> + 'static>(
         self: &Rc<Control>,
         doing: Doing,
         name: &str,
         change: impl FnOnce(Rc<Control>, Rc<Changing>, VolumeInfo) -> F + 'static,
-    ) -> Result<VolumeStatus, ControlError> {
+    ) -> Result<VolumeStatus> {
         let (before, pool) = self.volume_and_pool_name(name)?;
         self.change(doing.of(&before.name), NOTHING, |control, changing| async move {
             changing.concerns(before.id);
@@ -72,11 +68,7 @@ impl Control {
     }
 
     /// Grows the slices of a volume on all cores to what its pool has added to them.
-    pub(in crate::control) async fn grow_slices(
-        &self,
-        pool: &Pool,
-        id: VolumeId,
-    ) -> Result<(), ControlError> {
+    pub(in crate::control) async fn grow_slices(&self, pool: &Pool, id: VolumeId) -> Result<()> {
         let pool_id = pool.id();
         let specs = self.specs_by_core(pool, id)?;
         on_all_cores(move || async move {
@@ -93,11 +85,7 @@ impl Control {
     ///
     /// # Errors
     /// The policy does not suit the volume; no space for the reserve.
-    pub async fn set_space(
-        self: &Rc<Control>,
-        name: &str,
-        change: SpaceChange,
-    ) -> Result<VolumeStatus, ControlError> {
+    pub async fn set_space(self: &Rc<Control>, name: &str, change: SpaceChange) -> Result<VolumeStatus> {
         self.change_recorded(Doing::SetSpace, name, move |control, changing, info| async move {
             control.set_space_replicated(&changing, &info, change).await
         })
@@ -114,7 +102,7 @@ impl Control {
         name: &str,
         change: SpaceChange,
         size: ByteLen,
-    ) -> Result<(SpacePolicy, SpacePolicy), ControlError> {
+    ) -> Result<(SpacePolicy, SpacePolicy)> {
         let VolumeStatus { info, .. } = self.volume(name)?;
         self.check_in_one_pool(&info)?;
         let after = change.of(info.space);
@@ -123,11 +111,7 @@ impl Control {
     }
 
     /// Renames a volume. Its identity stays the same.
-    pub async fn rename_volume(
-        self: &Rc<Control>,
-        name: &str,
-        new_name: &str,
-    ) -> Result<VolumeStatus, ControlError> {
+    pub async fn rename_volume(self: &Rc<Control>, name: &str, new_name: &str) -> Result<VolumeStatus> {
         let new_name: VolumeName = new_name.parse()?;
         let (before, pool) = self.volume_and_pool_name(name)?;
         self.change(Doing::RenameVolume.of(&before.name), NOTHING, |control, changing| async move {
@@ -164,7 +148,7 @@ impl Control {
         self: &Rc<Control>,
         name: &str,
         compression: Compression,
-    ) -> Result<VolumeStatus, ControlError> {
+    ) -> Result<VolumeStatus> {
         self.change_recorded(Doing::SetCompression, name, move |control, changing, info| async move {
             changing.waits_for(WaitsFor::ClusterRecord);
             control.set_compression_replicated(&info, compression).await
@@ -176,7 +160,7 @@ impl Control {
     ///
     /// # Errors
     /// There is no such volume, or it is not log-structured.
-    pub fn check_compression(&self, name: &str) -> Result<(), ControlError> {
+    pub fn check_compression(&self, name: &str) -> Result<()> {
         let VolumeStatus { info, .. } = self.volume(name)?;
         self.check_in_one_pool(&info)?;
         check_compressible(compression_in_logs(&info).is_some())
@@ -187,12 +171,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::rename_volume`] and [`Control::grow_volume`], except those that only pools can report.
-    pub fn check_change(
-        &self,
-        name: &str,
-        new_name: Option<&str>,
-        size: Option<ByteLen>,
-    ) -> Result<ByteLen, ControlError> {
+    pub fn check_change(&self, name: &str, new_name: Option<&str>, size: Option<ByteLen>) -> Result<ByteLen> {
         let VolumeStatus { info, copies, .. } = self.volume(name)?;
         self.check_in_one_pool(&info)?;
         if let Some(new_name) = new_name.filter(|new_name| *new_name != info.name) {
@@ -230,7 +209,7 @@ pub(in crate::control) async fn show_when_full(id: VolumeId, when_full: WhenFull
 }
 
 /// Checks that a volume's blocks can be compressed: it is a log volume, or becomes one.
-pub(in crate::control) fn check_compressible(is_log: bool) -> Result<(), ControlError> {
+pub(in crate::control) fn check_compressible(is_log: bool) -> Result<()> {
     let reason = "only volumes of kind `log` can be compressed";
     match is_log {
         true => Ok(()),

@@ -19,7 +19,7 @@ use super::super::change::WaitsFor;
 use super::super::doing::Doing;
 use super::super::filling::THRESHOLDS;
 use super::super::turns::{NOTHING, Thing};
-use super::super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
+use super::super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
 use super::VolumeStatus;
 use crate::canary::{Canary, makes};
 use crate::copies::VolumeEntry;
@@ -143,11 +143,7 @@ impl Control {
     ///
     /// # Errors
     /// The volume cannot have this kind; this node has no space for it; errors of the cluster's record.
-    pub async fn convert_volume(
-        self: &Rc<Control>,
-        name: &str,
-        kind: VolumeKind,
-    ) -> Result<VolumeStatus, ControlError> {
+    pub async fn convert_volume(self: &Rc<Control>, name: &str, kind: VolumeKind) -> Result<VolumeStatus> {
         let (before, pool) = self.volume_and_pool_name(name)?;
         let id = before.id.to_string();
         let work = Doing::ConvertVolume.of(&before.name);
@@ -181,7 +177,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::convert_volume`], except those of the cluster's record.
-    pub fn check_conversion(&self, name: &str, kind: VolumeKind) -> Result<bool, ControlError> {
+    pub fn check_conversion(&self, name: &str, kind: VolumeKind) -> Result<bool> {
         let (pool, info) = self.volume_named(name)?;
         self.check_in_one_pool(&info)?;
         self.check_convertible(&pool, &info, kind)
@@ -191,7 +187,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::convert_volume`].
-    pub async fn cancel_conversion(self: &Rc<Control>, name: &str) -> Result<VolumeStatus, ControlError> {
+    pub async fn cancel_conversion(self: &Rc<Control>, name: &str) -> Result<VolumeStatus> {
         let (_, info) = self.volume_named(name)?;
         let former = self.wanted_kind(&info).other();
         let former = former.ok_or(StoreError::NotConvertible(info.id))?;
@@ -200,12 +196,12 @@ impl Control {
 
     /// The kind that this node's copy of a volume has, and the one that it is being converted to.
     /// [`Control::volume`] shows the kind that the volume should have.
-    pub fn kinds_of_copy(&self, name: &str) -> Result<(VolumeKind, Option<VolumeKind>), ControlError> {
+    pub fn kinds_of_copy(&self, name: &str) -> Result<(VolumeKind, Option<VolumeKind>)> {
         self.volume_named(name).map(|(_, info)| (info.kind, info.converting))
     }
 
     /// Whether this node's copy of a volume is of the kind that the volume should have.
-    pub fn is_of_its_kind(&self, name: &str) -> Result<bool, ControlError> {
+    pub fn is_of_its_kind(&self, name: &str) -> Result<bool> {
         let (_, info) = self.volume_named(name)?;
         Ok(info.converting.is_none() && info.kind == self.wanted_kind(&info))
     }
@@ -216,12 +212,7 @@ impl Control {
         entry.map_or(info.converting.unwrap_or(info.kind), |volume| volume.entry.shape.kind)
     }
 
-    fn check_convertible(
-        &self,
-        pool: &Pool,
-        info: &VolumeInfo,
-        kind: VolumeKind,
-    ) -> Result<bool, ControlError> {
+    fn check_convertible(&self, pool: &Pool, info: &VolumeInfo, kind: VolumeKind) -> Result<bool> {
         check_kind(info.kind, kind, info.space)?;
         if info.converting.is_none() && info.kind != kind {
             pool.check_conversion(info.id, kind, CHECKSUMS)?;
@@ -241,7 +232,7 @@ impl Control {
         id: VolumeId,
         kind: VolumeKind,
         compression: Compression,
-    ) -> Result<(), ControlError> {
+    ) -> Result<()> {
         let (before, pool) = self.volume_and_pool_name(&id.to_string())?;
         if before.converting.unwrap_or(before.kind) == kind {
             return Ok(());
@@ -292,7 +283,7 @@ impl Control {
     }
 
     /// Tells the open slices that the volume is being converted. The caller holds the volume.
-    async fn tell_conversion(&self, pool: &Pool, id: VolumeId) -> Result<(), ControlError> {
+    async fn tell_conversion(&self, pool: &Pool, id: VolumeId) -> Result<()> {
         let _turn = self.conversions.layouts.hold(id).await;
         let (pool_id, specs) = (pool.id(), self.specs_by_core(pool, id)?);
         on_all_cores(move || async move {
@@ -307,11 +298,7 @@ impl Control {
 
     /// Gives up the layout that a volume is being converted to. The caller holds the volume, or it is being
     /// opened.
-    pub(in crate::control) async fn give_up_conversion(
-        &self,
-        pool: &Pool,
-        info: &VolumeInfo,
-    ) -> Result<(), ControlError> {
+    pub(in crate::control) async fn give_up_conversion(&self, pool: &Pool, info: &VolumeInfo) -> Result<()> {
         let (id, _turn) = (info.id, self.conversions.layouts.hold(info.id).await);
         // Otherwise the volume may have been switched, and nobody knows.
         if pool.metadata_state() != MetadataState::Writable {
@@ -484,7 +471,7 @@ impl Control {
 
     /// Makes the layout that this node's copy was converted to the only one. Returns whether it is; the inner
     /// error is that of a slice that cannot be switched yet.
-    async fn switch(self: &Rc<Control>, id: VolumeId) -> Result<Result<bool, SliceError>, ControlError> {
+    async fn switch(self: &Rc<Control>, id: VolumeId) -> Result<Result<bool, SliceError>> {
         let (before, pool) = self.volume_and_pool_name(&id.to_string())?;
         let work = Doing::SwitchLayout.of(&before.name);
         self.change(work, Thing::volume_in(before.id, pool), |control, changing| async move {
@@ -521,7 +508,7 @@ impl Control {
         &self,
         pool: &Pool,
         info: &VolumeInfo,
-    ) -> Result<Result<Option<VolumeInfo>, SliceError>, ControlError> {
+    ) -> Result<Result<Option<VolumeInfo>, SliceError>> {
         let id = info.id;
         let equal = on_all_cores(move || async move {
             match Shard::current().unit(id) {
@@ -595,7 +582,7 @@ async fn show_kind(info: &VolumeInfo) {
 }
 
 /// Checks whether a volume of one kind can be converted to another one, or is of that kind already.
-fn check_kind(from: VolumeKind, to: VolumeKind, space: SpacePolicy) -> Result<(), ControlError> {
+fn check_kind(from: VolumeKind, to: VolumeKind, space: SpacePolicy) -> Result<()> {
     let reason = match (from, to) {
         (VolumeKind::Ram, _) => "a RAM volume cannot be converted: create another volume and copy the data",
         (_, VolumeKind::Ram) => "no volume can be converted to a RAM volume",

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::super::change::Changing;
 use super::super::doing::Doing;
 use super::super::turns::{NOTHING, Thing};
-use super::super::{Control, ControlError, Ranking};
+use super::super::{Control, ControlError, Ranking, Result};
 use super::{NewVolume, check_space, whole_blocks};
 use crate::access::VolumeName;
 use crate::volume::VolumeId;
@@ -17,7 +17,7 @@ impl Control {
     ///
     /// # Errors
     /// An invalid name or size; a name that is taken; no pool, no space, or no free LUN; too few nodes.
-    pub async fn create_volume(self: &Rc<Control>, new: NewVolume) -> Result<VolumeId, ControlError> {
+    pub async fn create_volume(self: &Rc<Control>, new: NewVolume) -> Result<VolumeId> {
         self.change(Doing::MakeVolume.of(&new.name), NOTHING, |control, changing| async move {
             control.make_volume(&changing, new).await
         })
@@ -28,7 +28,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::create_volume`], except those that only the pool can report.
-    pub async fn check_volume(&self, new: &NewVolume) -> Result<Ranking, ControlError> {
+    pub async fn check_volume(&self, new: &NewVolume) -> Result<Ranking> {
         let name = self.check_new(new)?;
         if let Some(map) = &new.map {
             self.place_for_new(map)?;
@@ -44,7 +44,7 @@ impl Control {
     }
 
     /// Checks what a volume would be, and that its name is free; returns the name.
-    fn check_new(&self, new: &NewVolume) -> Result<VolumeName, ControlError> {
+    fn check_new(&self, new: &NewVolume) -> Result<VolumeName> {
         let name: VolumeName = new.name.parse()?;
         check_space(new.space, new.kind, whole_blocks(new.size, new.block_size)?)?;
         match self.volume_named(name.as_str()) {
@@ -53,7 +53,7 @@ impl Control {
         }
     }
 
-    async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeId, ControlError> {
+    async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeId> {
         let name: VolumeName = new.name.parse()?;
         let _name = changing.hold([Thing::VolumeName(name.to_string())]).await?;
         self.check_new(&new)?;

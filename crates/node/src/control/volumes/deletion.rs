@@ -8,7 +8,7 @@ use replica::NodeId;
 use super::super::change::{Changing, WaitsFor};
 use super::super::doing::Doing;
 use super::super::turns::{NOTHING, Thing};
-use super::super::{Control, ControlError};
+use super::super::{Control, ControlError, Result};
 use crate::copies::{CopyEntry, VolumeEntry, volume_key};
 use crate::volume::VolumeId;
 
@@ -20,7 +20,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::Mapped`]; [`ControlError::InSeveralPools`].
-    pub async fn delete_volume(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
+    pub async fn delete_volume(self: &Rc<Control>, name: &str, force: bool) -> Result<()> {
         let (volume, pool) = self.volume_and_pool_name(name)?;
         self.change(Doing::DeleteVolume.of(&volume.name), NOTHING, |control, changing| async move {
             changing.concerns(volume.id);
@@ -46,7 +46,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::NotFound`]; [`ControlError::InSeveralPools`].
-    pub fn check_deletion(&self, name: &str) -> Result<(), ControlError> {
+    pub fn check_deletion(&self, name: &str) -> Result<()> {
         self.check_in_one_pool(&self.volume_named(name)?.1)
     }
 
@@ -55,7 +55,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ControlError::NotFound`]; [`ControlError::ElsewhereOnly`]: a node with a copy is there.
-    pub fn unreachable_volume(&self, name: &str) -> Result<(VolumeId, VolumeEntry), ControlError> {
+    pub fn unreachable_volume(&self, name: &str) -> Result<(VolumeId, VolumeEntry)> {
         let keeper = self.keeper()?;
         let (id, entry) = keeper.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))?;
         let is_there =
@@ -72,7 +72,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::unreachable_volume`]; [`ControlError::Mapped`]; those of the record.
-    pub async fn delete_unreachable(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
+    pub async fn delete_unreachable(self: &Rc<Control>, name: &str, force: bool) -> Result<()> {
         let (id, entry) = self.unreachable_volume(name)?;
         self.change(Doing::DeleteVolume.of(&entry.name), NOTHING, |control, changing| async move {
             changing.concerns(id);
@@ -89,13 +89,7 @@ impl Control {
 
     /// Deletes all maps of a volume that is to be deleted, if that is allowed. The caller holds the volume,
     /// so nobody can add maps.
-    async fn unmap_volume(
-        &self,
-        changing: &Changing,
-        id: VolumeId,
-        name: &str,
-        force: bool,
-    ) -> Result<(), ControlError> {
+    async fn unmap_volume(&self, changing: &Changing, id: VolumeId, name: &str, force: bool) -> Result<()> {
         if !force {
             self.check_unmapped(id, name)?;
         }
@@ -108,7 +102,7 @@ impl Control {
         self.change_access(changing, self.unmapping(&volumes, true)).await
     }
 
-    pub(in crate::control) fn check_unmapped(&self, id: VolumeId, name: &str) -> Result<(), ControlError> {
+    pub(in crate::control) fn check_unmapped(&self, id: VolumeId, name: &str) -> Result<()> {
         let access = self.access();
         let mut maps =
             access.targets_of(id).flat_map(|target| target.maps.iter().map(move |map| (target, map)));

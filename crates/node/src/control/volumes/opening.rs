@@ -13,7 +13,7 @@ use super::super::change::{Changing, WaitsFor};
 use super::super::copies::Worth;
 use super::super::filling::THRESHOLDS;
 use super::super::read_errors::with_control;
-use super::super::{Control, ControlError, CopyOpening};
+use super::super::{Control, ControlError, CopyOpening, Result};
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::{Paths, Unit, identity};
 use crate::volume::{Slice, Volume, VolumeId};
@@ -76,11 +76,7 @@ impl Control {
         self.stop_expecting(volumes).await;
     }
 
-    pub(in crate::control) async fn open_new_volume(
-        &self,
-        pool: &Pool,
-        info: &VolumeInfo,
-    ) -> Result<(), ControlError> {
+    pub(in crate::control) async fn open_new_volume(&self, pool: &Pool, info: &VolumeInfo) -> Result<()> {
         let opening = self.opening(pool, info, None)?;
         open_on_all_cores(vec![opening]).await;
         Ok(())
@@ -91,7 +87,7 @@ impl Control {
         pool: &Pool,
         info: &VolumeInfo,
         copy: Option<(CopyOpening, Worth)>,
-    ) -> Result<Opening, ControlError> {
+    ) -> Result<Opening> {
         let durable = pool.lu_state(info.id)?;
         // Without its reservations, the volume would let hosts write that were fenced off.
         let state = self
@@ -118,11 +114,7 @@ impl Control {
         })
     }
 
-    pub(super) fn specs_by_core(
-        &self,
-        pool: &Pool,
-        id: VolumeId,
-    ) -> Result<Vec<Vec<SliceSpec>>, ControlError> {
+    pub(super) fn specs_by_core(&self, pool: &Pool, id: VolumeId) -> Result<Vec<Vec<SliceSpec>>> {
         let cores = rt::cores();
         (0..cores).map(|core| Ok(pool.volume_slices(id, rt::CoreId(core as u16), cores)?)).collect()
     }
