@@ -14,7 +14,7 @@ use node::control::{AddedCopy, TargetSpec};
 use node::copies::{Keeper, StandingEntry};
 use node::{Config, Control};
 use rt::CoreId;
-use rt::sim::DiskLatency;
+use rt::sim::{DiskLatency, NodeId};
 use store::VolumeKind;
 
 use super::forks::{A, B, GOES_ON, record_node};
@@ -563,12 +563,12 @@ pub(super) async fn registrants(session: &Session) -> Vec<(u16, u64)> {
 
 /// The second node has a volume alone, which a host has reserved, and is about to join the cluster of the
 /// first one. Returns the host's session.
-fn about_to_join(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
+fn about_to_join(seed: u64) -> (Cluster, NodeId, Rc<Session>) {
     about_to_join_from(Cluster::apart(seed, 2, 2, &Config::default(), &[512]))
 }
 
 /// The same with nodes that are not in this cluster yet. The second one may be in another.
-pub(super) fn about_to_join_from(cluster: Cluster) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
+pub(super) fn about_to_join_from(cluster: Cluster) -> (Cluster, NodeId, Rc<Session>) {
     cluster.control(1, |control| async move {
         let name = TARGET.to_owned();
         control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
@@ -597,7 +597,7 @@ pub(super) fn about_to_join_from(cluster: Cluster) -> (Cluster, rt::sim::NodeId,
 }
 
 /// As [`about_to_join`], a while after it has joined. The session has lasted.
-pub(super) fn joined(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
+pub(super) fn joined(seed: u64) -> (Cluster, NodeId, Rc<Session>) {
     let (cluster, client, session) = about_to_join(seed);
     cluster.enter_one(1);
     cluster.world.run_for(Duration::from_secs(3));
@@ -673,36 +673,42 @@ fn what_was_registered_before_a_node_joined_is_known_to_all_copies() {
     });
 }
 
+/// Crashes the second node while it enters the cluster of the first one, at a different time for each `cut`,
+/// and starts it. At once, whether or not the node has read its record, the host is registered as before and
+/// may write, and no other host may. Returns whether the node is in the cluster of the first one.
+pub(super) fn crash_while_it_enters(cluster: &Cluster, client: NodeId, cut: u64) -> bool {
+    let (server, place) = (cluster.servers[1], cluster.place_in_cluster(1));
+    drop(cluster.world.spawn_on(server, CoreId(0), move || async move {
+        let _ = Control::current().enter_cluster(place, 0).await;
+    }));
+    cluster.world.run_for(Duration::from_micros(100 * cut * cut));
+    cluster.world.crash(server);
+    cluster.start(1);
+    let is_member = cluster.control(1, |control| async move { control.place().unwrap().cluster == CLUSTER });
+    let (portal, port) = (cluster.portal(1), if is_member { 0x0201 } else { 0x0101 });
+    cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = log_in_again(portal, "host").await;
+        assert_eq!(registrants(&session).await, [(port, 7)], "cut {cut}");
+        write(&session, 0, 2).await.unwrap();
+    });
+    let other = cluster.client("other");
+    cluster.world.block_on(other, CoreId(0), move || async move {
+        let session = log_in_again(portal, "other").await;
+        assert!(is_conflict(&write(&session, 0, 3).await), "cut {cut}");
+    });
+    is_member
+}
+
 #[test]
 fn a_crash_while_a_node_joins_costs_no_registration() {
     let (mut alone, mut member) = (0, 0);
     for cut in 0..30 {
         let (cluster, client, session) = about_to_join(cut);
         drop(session);
-        let (server, place) = (cluster.servers[1], cluster.place_in_cluster(1));
-        drop(cluster.world.spawn_on(server, CoreId(0), move || async move {
-            let _ = Control::current().enter_cluster(place, 0).await;
-        }));
-        cluster.world.run_for(Duration::from_micros(100 * cut * cut));
-        cluster.world.crash(server);
-        cluster.start(1);
-        let is_member =
-            cluster.control(1, |control| async move { control.place().unwrap().cluster == CLUSTER });
-        let (portal, port) = (cluster.portal(1), if is_member { 0x0201 } else { 0x0101 });
-        match is_member {
+        match crash_while_it_enters(&cluster, client, cut) {
             true => member += 1,
             false => alone += 1,
         }
-        cluster.world.block_on(client, CoreId(0), move || async move {
-            let session = log_in_again(portal, "host").await;
-            assert_eq!(registrants(&session).await, [(port, 7)], "cut {cut}");
-            write(&session, 0, 2).await.unwrap();
-        });
-        let other = cluster.client("other");
-        cluster.world.block_on(other, CoreId(0), move || async move {
-            let session = log_in_again(portal, "other").await;
-            assert!(is_conflict(&write(&session, 0, 3).await), "cut {cut}");
-        });
     }
     assert!(alone > 0 && member > 0, "{alone} alone, {member} members");
 }

@@ -4,7 +4,9 @@ use node::control::{AddedCopy, ControlError, EnterError, NewVolume};
 use node::copies::{Keeper, PoolMarkEntry, json, pool_mark_key, volume_key};
 use rt::sim::DiskLatency;
 
-use super::reservations::{about_to_join_from, is_conflict, log_in_again, registrants};
+use super::reservations::{
+    about_to_join_from, crash_while_it_enters, is_conflict, log_in_again, registrants,
+};
 use super::*;
 
 const BLOCKS: std::ops::Range<u64> = 0..64;
@@ -105,30 +107,12 @@ fn a_crash_while_a_node_switches_leaves_it_in_one_of_the_clusters_and_its_volume
         drop(session);
         // The node has saved which hosts may use the volume.
         cluster.world.run_for(Duration::from_secs(1));
-        let (server, place) = (cluster.servers[1], cluster.place_in_cluster(1));
-        drop(cluster.world.spawn_on(server, CoreId(0), move || async move {
-            let _ = Control::current().enter_cluster(place, 0).await;
-        }));
-        cluster.world.run_for(Duration::from_micros(100 * cut * cut));
-        cluster.world.crash(server);
-        cluster.start(1);
-        let (portal, is_new) = (cluster.portal(1), cluster.has_switched());
-        let (number, port) = if is_new { (2, 0x0201) } else { (1, 0x0101) };
+        let is_new = crash_while_it_enters(&cluster, client, cut);
+        let number = if is_new { 2 } else { 1 };
         match is_new {
             true => new += 1,
             false => old += 1,
         }
-        // At once, whether or not the node has read its record.
-        cluster.world.block_on(client, CoreId(0), move || async move {
-            let session = log_in_again(portal, "host").await;
-            assert_eq!(registrants(&session).await, [(port, 7)], "cut {cut}");
-            write(&session, 0, 2).await.unwrap();
-        });
-        let other = cluster.client("other");
-        cluster.world.block_on(other, CoreId(0), move || async move {
-            let session = log_in_again(portal, "other").await;
-            assert!(is_conflict(&write(&session, 0, 3).await), "cut {cut}");
-        });
         cluster.world.run_for(Duration::from_secs(3));
         assert_eq!(cluster.takes_part_as(), Some(number), "cut {cut}");
         if !is_new {
