@@ -490,6 +490,28 @@ fn a_block_that_the_disk_cannot_read_is_not_converted_to_zeros() {
     });
 }
 
+/// A machine with a disk for a volume and a larger one for its other layout.
+fn with_two_disks(world: &World) -> NodeId {
+    machine(world, &[(16 * MIB, 512), (64 * MIB, 512)])
+}
+
+/// Creates a volume on the first disk, and adds the second one to the pool: the other layout goes where most
+/// space is left.
+async fn create_on_first(spec: VolumeSpec) -> (Pool, Rc<Volume>) {
+    let pool = create().await;
+    let id = pool.create_volume(spec).await.unwrap().id;
+    pool.add_disk(existing(2).remove(1), true).await.unwrap();
+    let volume = Rc::new(Volume::open(&pool, id));
+    (pool, volume)
+}
+
+/// From now on, the second disk takes 20 seconds for everything.
+fn hang_second(world: &World, node: NodeId) {
+    let silence = Duration::from_secs(20)..Duration::from_secs(21);
+    let (read, write, flush) = (silence.clone(), silence.clone(), silence);
+    world.set_disk_latency(node, path(1), DiskLatency { read, write, flush, ..DiskLatency::default() });
+}
+
 /// A write waits for it once, for a second: neither the copying nor a switch or a cancellation holds up hosts
 /// then.
 #[test]
@@ -497,21 +519,15 @@ fn hosts_do_not_wait_for_a_disk_that_hangs_with_the_other_layout() {
     let seconds = Duration::from_secs;
     for from in [VolumeKind::Thick, VolumeKind::Log] {
         let world = World::new(17);
-        let node = machine(&world, &[(16 * MIB, 512), (64 * MIB, 512)]);
+        let node = with_two_disks(&world);
         let (pool, volume) = world.block_on(node, CORE, move || async move {
-            let pool = create().await;
-            let id = pool.create_volume(VolumeSpec { kind: from, ..thick("db", MIB / 8) }).await.unwrap().id;
-            // The other layout goes where most space is left.
-            pool.add_disk(existing(2).remove(1), true).await.unwrap();
-            let volume = Rc::new(Volume::open(&pool, id));
+            let (pool, volume) = create_on_first(VolumeSpec { kind: from, ..thick("db", MIB / 8) }).await;
             volume.write(0, &vec![1; (MIB / 8) as usize], Durability::Durable).await.unwrap();
             begin(&pool, &volume, from.other().unwrap()).await;
             copy(&volume).await.unwrap();
             (pool, volume)
         });
-        let silence = seconds(20)..seconds(21);
-        let (read, write, flush) = (silence.clone(), silence.clone(), silence);
-        world.set_disk_latency(node, path(1), DiskLatency { read, write, flush, ..DiskLatency::default() });
+        hang_second(&world, node);
         let (pool, volume) = world.block_on(node, CORE, move || async move {
             let began = rt::now();
             for number in 2..10 {
@@ -554,22 +570,16 @@ fn hosts_do_not_wait_for_a_disk_that_hangs_with_the_other_layout() {
 /// What was written late to the other layout is written again when the disk answers.
 #[test]
 fn a_conversion_continues_when_its_disk_answers() {
-    let seconds = Duration::from_secs;
     for from in [VolumeKind::Thick, VolumeKind::Log] {
         let world = World::new(18);
-        let node = machine(&world, &[(16 * MIB, 512), (64 * MIB, 512)]);
+        let node = with_two_disks(&world);
         let (pool, volume) = world.block_on(node, CORE, move || async move {
-            let pool = create().await;
-            let id = pool.create_volume(VolumeSpec { kind: from, ..thick("db", MIB / 8) }).await.unwrap().id;
-            pool.add_disk(existing(2).remove(1), true).await.unwrap();
-            let volume = Rc::new(Volume::open(&pool, id));
+            let (pool, volume) = create_on_first(VolumeSpec { kind: from, ..thick("db", MIB / 8) }).await;
             begin(&pool, &volume, from.other().unwrap()).await;
             copy(&volume).await.unwrap();
             (pool, volume)
         });
-        let silence = seconds(20)..seconds(21);
-        let (read, write, flush) = (silence.clone(), silence.clone(), silence);
-        world.set_disk_latency(node, path(1), DiskLatency { read, write, flush, ..DiskLatency::default() });
+        hang_second(&world, node);
         let volume = world.block_on(node, CORE, move || async move {
             // The first one reaches the other disk, after all that follow.
             for number in 1..4 {
@@ -593,14 +603,11 @@ fn a_conversion_continues_when_its_disk_answers() {
 fn a_copy_that_holds_lost_blocks_is_converted_though_merges_take_seconds() {
     let ms = Duration::from_millis;
     let world = World::new(20);
-    let node = machine(&world, &[(16 * MIB, 512), (64 * MIB, 512)]);
+    let node = with_two_disks(&world);
     let (pool, volume) = world.block_on(node, CORE, move || async move {
-        let pool = create().await;
         let of = CopyOf { cluster: ClusterId([7; 16]), slot: 1, state: CopyState::Blank };
         let spec = VolumeSpec { id: Some(VolumeId([1; 16])), copy: Some(of), ..thick("db", MIB / 8) };
-        let id = pool.create_volume(spec).await.unwrap().id;
-        pool.add_disk(existing(2).remove(1), true).await.unwrap();
-        let volume = Rc::new(Volume::open(&pool, id));
+        let (pool, volume) = create_on_first(spec).await;
         volume.write(0, &vec![1; (MIB / 8) as usize], Durability::Durable).await.unwrap();
         for slice in &volume.slices {
             assert!(slice.hold(&[(ByteOffset(0), ByteLen(4096))]).await.unwrap());
@@ -636,19 +643,14 @@ fn a_write_to_both_layouts_ends_when_the_one_on_a_disk_that_hangs_is_dropped() {
     let seconds = Duration::from_secs;
     for from in [VolumeKind::Thick, VolumeKind::Log] {
         let world = World::new(19);
-        let node = machine(&world, &[(16 * MIB, 512), (64 * MIB, 512)]);
+        let node = with_two_disks(&world);
         let (pool, volume) = world.block_on(node, CORE, move || async move {
-            let pool = create().await;
-            let id = pool.create_volume(VolumeSpec { kind: from, ..thick("db", MIB / 8) }).await.unwrap().id;
-            pool.add_disk(existing(2).remove(1), true).await.unwrap();
-            let volume = Rc::new(Volume::open(&pool, id));
+            let (pool, volume) = create_on_first(VolumeSpec { kind: from, ..thick("db", MIB / 8) }).await;
             begin(&pool, &volume, from.other().unwrap()).await;
             become_equal(&volume).await;
             (pool, volume)
         });
-        let silence = seconds(20)..seconds(21);
-        let (read, write, flush) = (silence.clone(), silence.clone(), silence);
-        world.set_disk_latency(node, path(1), DiskLatency { read, write, flush, ..DiskLatency::default() });
+        hang_second(&world, node);
         world.block_on(node, CORE, move || async move {
             let writer = Rc::clone(&volume);
             let writing = rt::spawn(async move { writer.write(0, &sector(1), Durability::Durable).await });
