@@ -1,6 +1,8 @@
 //! A slice: one core's part of a volume.
 
 mod conversion;
+mod layout;
+mod losing;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -13,18 +15,22 @@ use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::{Durability, Room};
 
 use self::conversion::Conversion;
+use self::layout::Change;
+use self::losing::lost_error;
 use crate::budget::RamGrant;
 use crate::canary::{Canary, makes};
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
-use crate::error::{BadBlock, ReadFailure, SliceError};
+use crate::error::{BadBlock, SliceError};
 use crate::extent::ExtentRun;
 use crate::gate::Gate;
-use crate::log::{LogHandle, LogSlice};
-use crate::lost::{self, Lost};
+use crate::log::LogHandle;
+use crate::lost::Lost;
 use crate::ram::RamSlice;
 use crate::range_lock::RangeLock;
-use crate::thick::{ChecksumArea, ThickSlice};
+use crate::thick::ChecksumArea;
+
+pub(crate) use self::layout::Layout;
 
 /// Everything needed to open a slice; the pool's core sends it to the slice's core.
 ///
@@ -160,176 +166,6 @@ pub(crate) enum PartKind {
     Map,
     /// A part of the checksums. Those of all slices lie in it.
     Checksums,
-}
-
-/// How the blocks of a slice are stored.
-pub(crate) enum Layout {
-    /// On the pool's disks, overwritten in place.
-    Thick(ThickSlice),
-    /// On the pool's disks, never overwritten in place.
-    Log(LogSlice),
-    /// In memory.
-    Ram(RamSlice),
-}
-
-/// A change of a range of a slice.
-#[derive(Clone)]
-pub(crate) enum Change {
-    Write(Chain, Durability),
-    /// As [`Slice::rewrite`].
-    Rewrite(Chain),
-    Zero,
-}
-
-impl Change {
-    /// The same, durable only after a flush.
-    pub(crate) fn cached(self) -> Change {
-        match self {
-            Change::Write(data, _) | Change::Rewrite(data) => Change::Write(data, Durability::Cached),
-            Change::Zero => Change::Zero,
-        }
-    }
-}
-
-impl Layout {
-    fn open(spec: SliceSpec, disks: &CoreDisks) -> Layout {
-        match &spec.kind {
-            SpecKind::Thick { .. } => Layout::Thick(ThickSlice::new(spec, disks.clone())),
-            SpecKind::Log { .. } => Layout::Log(LogSlice::new(spec, disks.clone())),
-            SpecKind::Ram { .. } => Layout::Ram(RamSlice::new(spec)),
-        }
-    }
-
-    fn is_of(&self, kind: &SpecKind) -> bool {
-        match self {
-            Layout::Thick(_) => matches!(kind, SpecKind::Thick { .. }),
-            Layout::Log(_) => matches!(kind, SpecKind::Log { .. }),
-            Layout::Ram(_) => matches!(kind, SpecKind::Ram { .. }),
-        }
-    }
-
-    /// The operations on what lies in place; those on logs are not counted.
-    fn gate(&self) -> Option<&Gate> {
-        match self {
-            Layout::Thick(slice) => Some(slice.gate()),
-            Layout::Log(_) | Layout::Ram(_) => None,
-        }
-    }
-
-    /// See [`Slice::hold_part`].
-    async fn hold(&self, range: Range<u64>) -> Result<(), SliceError> {
-        match self {
-            Layout::Thick(slice) => slice.hold(range).await,
-            Layout::Log(_) | Layout::Ram(_) => Ok(()),
-        }
-    }
-
-    pub(crate) async fn read(&self, range: &Range<u64>) -> Result<Chain, SliceError> {
-        let (offset, len) = span(range);
-        match self {
-            Layout::Thick(slice) => {
-                let _pass = slice.gate().read(slice.touched(range)).await?;
-                slice.read(offset, len).await
-            }
-            Layout::Log(slice) => slice.read(offset, len).await,
-            Layout::Ram(slice) => Ok(slice.memory().read(offset, len)),
-        }
-    }
-
-    pub(crate) async fn apply(&self, range: &Range<u64>, change: Change) -> Result<(), SliceError> {
-        let (offset, len) = span(range);
-        match (self, change) {
-            (Layout::Thick(slice), change) => {
-                let pass = slice.gate().change(slice.touched(range)).await?;
-                let changed = match change {
-                    Change::Write(data, durability) => slice.write(offset, data, durability).await,
-                    Change::Rewrite(data) => slice.rewrite(offset, data).await,
-                    Change::Zero => slice.zero(offset, len).await,
-                };
-                pass.end();
-                changed
-            }
-            (Layout::Log(slice), Change::Write(data, durability)) => {
-                slice.write(offset, data, durability).await
-            }
-            (Layout::Log(slice), Change::Rewrite(data)) => slice.rewrite(offset, data).await,
-            (Layout::Log(slice), Change::Zero) => slice.zero(offset, len).await,
-            (Layout::Ram(slice), change) => {
-                match change {
-                    Change::Write(data, _) | Change::Rewrite(data) => slice.memory().write(offset, &data),
-                    Change::Zero => slice.memory().zero(offset, len),
-                }
-                Ok(())
-            }
-        }
-    }
-
-    pub(crate) async fn allocated(
-        &self,
-        range: &Range<u64>,
-        max: usize,
-    ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
-        let (offset, len) = span(range);
-        match self {
-            Layout::Thick(slice) => {
-                let _pass = slice.gate().read(slice.touched(range)).await?;
-                slice.allocated(offset, len, max).await
-            }
-            Layout::Log(slice) => slice.allocated(offset, len, max).await,
-            Layout::Ram(slice) => Ok(slice.memory().allocated(offset, len, max)),
-        }
-    }
-
-    async fn reserve(&self, range: &Range<u64>) -> Result<(), SliceError> {
-        let (offset, len) = span(range);
-        match self {
-            Layout::Thick(slice) => {
-                let pass = slice.gate().change(range.clone()).await?;
-                let reserved = slice.reserve(offset, len).await;
-                pass.end();
-                reserved
-            }
-            Layout::Log(slice) => slice.reserve(offset, len).await,
-            Layout::Ram(_) => Ok(()),
-        }
-    }
-
-    pub(crate) async fn flush(&self) -> Result<(), SliceError> {
-        match self {
-            Layout::Thick(slice) => slice.flush().await,
-            Layout::Log(slice) => slice.flush().await,
-            Layout::Ram(_) => Ok(()),
-        }
-    }
-
-    fn is_offline(&self) -> bool {
-        match self {
-            Layout::Thick(slice) => slice.gate().is_lost() || slice.is_offline(),
-            Layout::Log(slice) => slice.is_offline(),
-            Layout::Ram(_) => false,
-        }
-    }
-
-    /// See [`Slice::hold`].
-    async fn merge_all(&self) -> Result<(), SliceError> {
-        match self {
-            Layout::Log(slice) => slice.merge_all().await,
-            Layout::Thick(_) | Layout::Ram(_) => Ok(()),
-        }
-    }
-
-    fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
-        match self {
-            Layout::Thick(slice) => slice.grow(spec, disks),
-            Layout::Log(slice) => slice.grow(spec, disks),
-            Layout::Ram(slice) => slice.grow(spec),
-        }
-    }
-}
-
-/// The offset and length of a range.
-fn span(range: &Range<u64>) -> (ByteOffset, ByteLen) {
-    (ByteOffset(range.start), ByteLen(range.end - range.start))
 }
 
 impl Slice {
@@ -772,180 +608,6 @@ impl Slice {
         }
     }
 
-    /// Notes durably that the range is lost: the disk holds other data there than the slice should.
-    ///
-    /// A block stays lost until it is written. `holders` has a bit for each copy, by slot, that holds the
-    /// data but whose disk could not read it. With `keeps_held`, this copy is one of the holders, so what it
-    /// noted with [`Slice::hold`] does not become lost. Returns what was not lost before and is now; `None`
-    /// if the list is full ([`crate::LOST_UNITS_MAX`]) and nothing has changed.
-    ///
-    /// # Errors
-    /// As for [`Slice::read_map_page`] and [`Slice::write_map_page`].
-    ///
-    /// # Panics
-    /// If the volume is not a copy.
-    pub async fn lose(
-        &self,
-        offset: ByteOffset,
-        len: ByteLen,
-        holders: u8,
-        keeps_held: bool,
-    ) -> Result<Option<Vec<(ByteOffset, ByteLen)>>, SliceError> {
-        self.check(offset, len);
-        assert!(self.map_pages() > 0, "only a copy loses blocks");
-        self.know_lost().await?;
-        let _change = self.lost.change().await;
-        let added = self.lost.add(&(offset.0..offset.0 + len.0), holders, keeps_held);
-        if added.is_some() {
-            self.write_lost(&self.lost.page()).await?;
-        }
-        Ok(added)
-    }
-
-    /// Notes durably that this copy holds these ranges although its disk could not read them.
-    ///
-    /// Other copies are about to note the ranges as lost. A note lasts until the range is written, or until
-    /// the list needs its place. Returns whether all of them are noted: if the list is full
-    /// ([`crate::LOST_UNITS_MAX`]), some are not.
-    ///
-    /// # Errors
-    /// As for [`Slice::lose`].
-    ///
-    /// # Panics
-    /// If the volume is not a copy.
-    pub async fn hold(&self, ranges: &[(ByteOffset, ByteLen)]) -> Result<bool, SliceError> {
-        assert!(self.map_pages() > 0, "only a copy has others");
-        self.know_lost().await?;
-        ranges.iter().for_each(|(offset, len)| self.check(*offset, *len));
-        // Otherwise, a record that the disk cannot read might count as not written after a crash, and the
-        // older block would reappear.
-        self.layout().merge_all().await?;
-        if let Some(conversion) = self.conversion() {
-            let next = Rc::clone(&conversion.next);
-            let merging = async move { next.merge_all().await };
-            if conversion.is_equal() {
-                conversion.unless_given_up(merging, || {}).await?;
-            } else {
-                let merged = conversion.in_time(merging).await;
-                if merged.is_err() {
-                    conversion.note_unmerged();
-                }
-                // It may become equal at any moment.
-                if conversion.is_equal() {
-                    merged?;
-                }
-            }
-        }
-        let mut ranges = ranges.iter().map(|(offset, len)| offset.0..offset.0 + len.0);
-        let _change = self.lost.change().await;
-        if self.lost.hold(ranges.clone()) {
-            self.write_lost(&self.lost.page()).await?;
-        }
-        Ok(ranges.all(|range| self.lost.holds_all_of(&range)))
-    }
-
-    /// Forgets durably what this copy holds, and which copies hold what is lost here.
-    ///
-    /// Used when this copy's data has a different history from that of the others.
-    ///
-    /// # Errors
-    /// As for [`Slice::lose`].
-    pub async fn hold_nothing(&self) -> Result<(), SliceError> {
-        if self.map_pages() == 0 {
-            return Ok(());
-        }
-        self.know_lost().await?;
-        let _change = self.lost.change().await;
-        self.set_lost(self.lost.unheld()).await
-    }
-
-    /// A bit for each copy, by slot, that holds everything that is lost in the range ([`Slice::lose`]).
-    pub fn holders_of_lost(&self, offset: ByteOffset, len: ByteLen) -> u8 {
-        self.lost.holders(&(offset.0..offset.0 + len.0))
-    }
-
-    /// The lost ranges in order; adjacent ranges are merged. Empty before [`Slice::know_lost`].
-    pub fn lost(&self) -> Vec<(ByteOffset, ByteLen)> {
-        self.lost.ranges()
-    }
-
-    /// Whether any block is lost.
-    pub fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
-    }
-
-    /// Whether any part of the range is lost.
-    pub fn has_lost_in(&self, offset: ByteOffset, len: ByteLen) -> bool {
-        self.lost.first_in(&(offset.0..offset.0 + len.0)).is_some()
-    }
-
-    /// Reads the list of lost blocks, unless it has been read already.
-    ///
-    /// Calling this is optional, because all other operations do it.
-    ///
-    /// # Errors
-    /// [`SliceError::Unreadable`]: the disk cannot read the list, or the list is damaged.
-    /// [`SliceError::Offline`].
-    pub async fn know_lost(&self) -> Result<(), SliceError> {
-        if self.map_pages() == 0 || self.lost.is_known() {
-            return Ok(());
-        }
-        let (page, (disk, disk_offset)) = match &*self.layout() {
-            Layout::Thick(slice) => (self.read_page(0).await?, slice.page_place(0)),
-            Layout::Log(slice) => (self.read_page(0).await?, slice.page_place(0)),
-            Layout::Ram(_) => ([0; MAP_PAGE_BYTES], (0, 0)),
-        };
-        if self.lost.load(&page) {
-            return Ok(());
-        }
-        tracing::error!(disk, disk_offset, "the list of lost blocks of a slice is damaged");
-        let (offset, cause) = (ByteOffset(0), ReadFailure::Medium);
-        Err(SliceError::Unreadable(BadBlock { offset, disk, disk_offset, cause }))
-    }
-
-    fn check_lost(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
-        let range = offset.0..offset.0 + len.0;
-        self.lost.first_in(&range).map_or(Ok(()), |lost| Err(lost_error(lost.max(range.start))))
-    }
-
-    /// Removes the range from what is lost. The caller has written it durably.
-    async fn end_loss(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
-        let _change = self.lost.change().await;
-        self.set_lost(self.lost.without(&(offset.0..offset.0 + len.0))).await
-    }
-
-    /// Removes the range from what is held: it is about to be written, and will differ from what others have
-    /// lost.
-    ///
-    /// Every write does this first, and may have to wait for the disk. A caller that must not wait between a
-    /// decision and its write does it before the decision, when the list is known ([`Slice::know_lost`]).
-    ///
-    /// # Errors
-    /// As for [`Slice::write_map_page`].
-    pub async fn end_hold(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
-        self.check(offset, len);
-        let range = offset.0..offset.0 + len.0;
-        if !self.lost.holds_some_of(&range) {
-            return Ok(());
-        }
-        let _change = self.lost.change().await;
-        self.set_lost(self.lost.without_held(&range)).await
-    }
-
-    /// Writes the list, then applies it. The caller holds [`Lost::change`].
-    async fn set_lost(&self, units: lost::Units) -> Result<(), SliceError> {
-        let page = lost::encode(&units);
-        if page != self.lost.page() {
-            self.write_lost(&page).await?;
-            self.lost.set(units);
-        }
-        Ok(())
-    }
-
-    async fn write_lost(&self, page: &[u8; MAP_PAGE_BYTES]) -> Result<(), SliceError> {
-        self.write_page(0, page).await
-    }
-
     /// Grows the slice after [`Pool::grow_volume`](crate::Pool::grow_volume), or takes the new place of a
     /// part of it that was moved.
     ///
@@ -988,12 +650,6 @@ impl Slice {
 /// The range of `len` bytes at `offset`.
 fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
     offset.0..offset.0 + len.0
-}
-
-/// Names no disk of this copy: the disk that could not read the block was another copy's.
-fn lost_error(offset: u64) -> SliceError {
-    let (offset, cause) = (ByteOffset(offset), ReadFailure::Lost);
-    SliceError::Unreadable(BadBlock { offset, disk: 0, disk_offset: 0, cause })
 }
 
 /// Appends a range, merging it with the last one if the two are adjacent.
