@@ -6,12 +6,14 @@
 //!
 //! A write that a host gave to this copy is a *round*: this copy sends it to all members, and the round ends
 //! when each of them has it on its disk. What a copy owes to others until its disk has done something is a
-//! *debt*. Rounds are in `write.rs`, debts in `debt.rs`, the two sides of a resync in `source.rs` and
-//! `joiner.rs`.
+//! *debt*. Rounds are in `write.rs`, debts in `debt.rs`, reads in `read.rs`, the two sides of a resync in
+//! `source.rs` and `joiner.rs`.
 
+mod clear;
 mod confirm;
 mod debt;
 mod joiner;
+mod read;
 mod repair;
 mod source;
 mod write;
@@ -19,11 +21,8 @@ mod write;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use base::Instant;
-
 use crate::canary::{Canary, makes};
 use crate::dirty_map::{DirtyMap, PageWrite};
-use crate::lease::Leases;
 use crate::media::{Apply, ApplyId, Media};
 use crate::message::{Envelope, LostUnits, Message, RoundId, SyncId};
 use crate::table::Table;
@@ -38,6 +37,7 @@ use write::Round;
 
 pub use confirm::{Confirmation, Confirmed};
 pub use joiner::SyncFrom;
+pub use read::{ReadMark, Unreadable};
 pub use repair::{Around, NotAround};
 pub use source::{LOST_UNIT, LOST_UNITS_MAX, Receivers, SyncNext, SyncState};
 
@@ -50,13 +50,6 @@ pub const TICK: Duration = Duration::from_millis(250);
 /// a shorter time would set that timer for each sleep of the core, which costs a virtual machine more than
 /// all the rest.
 pub const VALIDATE_AFTER: Duration = Duration::from_millis(10);
-
-/// How many ticks after the last write to a region its bits are cleared, at the earliest: 5 seconds. With
-/// less, a file system's journal would write the map all the time; with more, a crash leaves more to copy.
-const WARM_TICKS: u32 = 20;
-
-/// How many regions one tick examines for bits to clear: 4 GiB, so that a TiB takes a minute.
-const SWEEP_REGIONS: u64 = 65_536;
 
 /// A host's write, by the driver's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,26 +124,6 @@ pub enum Unwritable {
     #[error("a disk of this copy of the volume failed")]
     Failed,
 }
-
-/// Why blocks cannot be read now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // The messages say it.
-pub enum Unreadable {
-    #[error("this copy of the volume is not in sync")]
-    NotInSync,
-    #[error("a disk of this copy of the volume failed")]
-    Failed,
-    /// A member may have continued without this copy: ask again soon.
-    #[error("no lease of {0}")]
-    NoLease(Slot),
-    /// Ask again when something has happened.
-    #[error("a write is under way")]
-    Unsettled,
-}
-
-/// The state that a read is compared with when its data has come from the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadMark(u64);
 
 /// One copy of one slice; see the module.
 #[derive(Debug)]
@@ -615,48 +588,6 @@ impl Replica {
         }
     }
 
-    /// Whether the blocks may be read from the local disk now (R9).
-    ///
-    /// When the data has come, [`Replica::still_readable`] must agree.
-    pub fn readable(&self, now: Instant, leases: &Leases, blocks: Blocks) -> Result<ReadMark, Unreadable> {
-        if self.failed.is_some() && !(self.is_alone() && self.knows_failed) {
-            return Err(Unreadable::Failed);
-        }
-        self.leased(now, leases)?;
-        if !self.table.is_valid(blocks) {
-            // What a failed write has left can be read, but may be gone after the next power loss.
-            return Err(if self.failed.is_some() { Unreadable::Failed } else { Unreadable::Unsettled });
-        }
-        Ok(ReadMark(self.table.mark()))
-    }
-
-    /// Whether this copy is in sync and holds a lease of every other member.
-    ///
-    /// # Errors
-    /// What it lacks: [`Unreadable::NotInSync`], [`Unreadable::NoLease`].
-    pub fn leased(&self, now: Instant, leases: &Leases) -> Result<(), Unreadable> {
-        let config = self.config.as_ref().ok_or(Unreadable::NotInSync)?;
-        if !matches!(config.standing(self.me, self.incarnation), Standing::InSync(_)) {
-            return Err(Unreadable::NotInSync);
-        }
-        for slot in config.members().without(self.me).iter() {
-            let needless =
-                makes(Canary::NoLease) || makes(Canary::NoJoinerLease) && config.joining().contains(slot);
-            let copy = config.copy(slot).expect("a member is a copy");
-            if !needless && !leases.holds(now, copy.node) {
-                return Err(Unreadable::NoLease(slot));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the data that was read since the mark is what the blocks hold now.
-    ///
-    /// If so, the read takes effect here; if not, it must be repeated.
-    pub fn still_readable(&self, mark: ReadMark, now: Instant, leases: &Leases, blocks: Blocks) -> bool {
-        self.readable(now, leases, blocks).is_ok() && self.table.unchanged_since(mark.0, blocks)
-    }
-
     /// Whether this copy has nothing to finish in the blocks.
     ///
     /// That is no write that it began, and none that it would send again if its coordinator were lost (R7).
@@ -744,49 +675,6 @@ impl Replica {
             Owed::Peer(slot, round) => self.send(slot, Message::Acknowledge { rounds: vec![round] }),
             Owed::Region(sync, region) => self.handle_region_applied(sync, region),
             Owed::RegionLater(sync, region) => self.handle_region_put_off(sync, region),
-        }
-    }
-
-    /// Clears the bits of in-sync copies wherever all blocks are valid (R8), even where they were just
-    /// written to.
-    ///
-    /// One of these copies is about to stop, and what it has need not be copied to it later. This also asks
-    /// other members whether blocks that are not valid are done; the next call makes use of their answers.
-    pub fn settle(&mut self) {
-        self.validate();
-        self.ask_validation(Blocks::new(0, self.geometry.blocks));
-        self.warm.clear();
-        self.sweep_from = 0;
-        for _ in 0..=self.geometry.regions() / SWEEP_REGIONS {
-            self.clear_bits(makes(Canary::SettleBlind));
-        }
-    }
-
-    /// Clears the bits of in-sync copies in regions without recent writes (R8): these copies have what is
-    /// valid there.
-    fn clear_bits(&mut self, blind: bool) {
-        let Some(config) = &self.config else { return };
-        let is_in_sync = matches!(self.standing(), Standing::InSync(_));
-        if !is_in_sync || !self.older_finished && !makes(Canary::NoFinished) {
-            return;
-        }
-        let others = config.in_sync().without(self.me);
-        let oldest = self.ticks.saturating_sub(WARM_TICKS);
-        self.warm.retain(|_, tick| *tick >= oldest);
-        let end = self.sweep_from + SWEEP_REGIONS;
-        let mut regions = Vec::new();
-        while let Some(region) = self.map.next_dirty(self.sweep_from, others).filter(|region| *region < end) {
-            regions.push(region);
-            self.sweep_from = region + 1;
-        }
-        self.sweep_from = if end >= self.geometry.regions() { 0 } else { end };
-        for region in regions {
-            let blocks = self.geometry.blocks_of(region);
-            // The table does not know of blocks that are being rewritten (R25).
-            let quiet = self.table.is_quiet(blocks) && !self.media.touches(blocks);
-            if !self.warm.contains_key(&region) && (quiet || blind) {
-                self.map.clear(region, others);
-            }
         }
     }
 }
