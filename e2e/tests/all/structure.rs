@@ -125,6 +125,18 @@ fn unsafe_stays_in_few_places() {
     }
 }
 
+/// Only builds with these assertions have planted bugs (`base::canary`), and only tests and the simulator
+/// choose one.
+#[test]
+fn the_product_has_no_planted_bugs() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest can be read");
+    assert!(!manifest.contains("debug-assertions"), "a profile changes which builds have planted bugs");
+    for (path, source) in sources() {
+        let chooses = crate_of(&path) == "ursa" && source.contains("canary");
+        assert!(!chooses, "{}: the product chooses no planted bug", path.display());
+    }
+}
+
 #[test]
 fn comments_wrap_at_110_columns() {
     let mut long = Vec::new();
