@@ -11,7 +11,7 @@ use rt::Durability;
 use rt::sim::{Astray, DiskFaults, DiskImage, NodeId, Recording, Subsets, World, for_each_cut};
 use store::{LogTuning, Pool, ReadFailure, SliceError, VolumeId, VolumeKind, VolumeSpec, ZeroingWatch};
 
-use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, thick};
+use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, sevens, thick};
 
 const MIB: u64 = 1 << 20;
 const SECTOR: u64 = 512;
@@ -29,18 +29,8 @@ fn filled(byte: u8, len: u64) -> Chain {
 }
 
 /// A volume of 64 KiB with checksums that is full of sevens, and its offset on the disk.
-fn sevens(world: &World, node: NodeId) -> (Pool, Volume, u64) {
-    let (pool, volume) = world.block_on(node, CORE, || async {
-        let pool = Pool::create(existing(1), creating()).await.unwrap();
-        let info = pool.create_volume(checked(16 * UNIT)).await.unwrap();
-        let volume = Volume::open(&pool, info.id);
-        volume.write(0, &[7; 16 * UNIT as usize], Durability::Durable).await.unwrap();
-        (pool, volume)
-    });
-    let mut disk = vec![0; 4 << 20];
-    world.disk_image(node, path(0)).read(0, &mut disk);
-    let start = disk.windows(4096).position(|bytes| bytes.iter().all(|byte| *byte == 7)).unwrap() as u64;
-    (pool, volume, start)
+fn checked_sevens(world: &World, node: NodeId) -> (Pool, Volume, u64) {
+    sevens(world, node, checked(16 * UNIT))
 }
 
 /// The units that cannot be read; of the others, each holds what `expected` says.
@@ -74,7 +64,7 @@ fn what_a_disk_lies_about_is_a_bad_block() {
         for lie in [Lie::Decay, Lie::Lost, Lie::Misdirected] {
             let world = World::new(seed);
             let node = machine(&world, &[(4 << 20, block)]);
-            let (pool, volume, start) = sevens(&world, node);
+            let (pool, volume, start) = checked_sevens(&world, node);
             let unit_5 = start + 5 * UNIT..start + 6 * UNIT;
             match lie {
                 Lie::Decay => world.corrupt_disk(node, path(0), unit_5.end - SECTOR..unit_5.end),
@@ -121,7 +111,7 @@ fn what_a_disk_lies_about_is_a_bad_block() {
 fn a_block_that_cannot_be_repaired_stays_bad() {
     let world = World::new(1);
     let node = machine(&world, &[(4 << 20, 512)]);
-    let (pool, volume, start) = sevens(&world, node);
+    let (pool, volume, start) = checked_sevens(&world, node);
     let unit_5 = start + 5 * UNIT..start + 6 * UNIT;
     world.corrupt_disk(node, path(0), unit_5.clone());
     world.lead_write_astray(node, path(0), unit_5, Astray::Lost);
@@ -170,7 +160,7 @@ fn checksums_that_were_settled_outlive_the_node() {
     for settles in [true, false] {
         let world = World::new(1);
         let node = machine(&world, &[(4 << 20, 512)]);
-        let (pool, volume, start) = sevens(&world, node);
+        let (pool, volume, start) = checked_sevens(&world, node);
         let id = volume.info.id;
         world.block_on(node, CORE, move || async move {
             if settles {
@@ -195,7 +185,7 @@ fn damaged_checksums_are_computed_again() {
     for is_unreadable in [false, true] {
         let world = World::new(1);
         let node = machine(&world, &[(4 << 20, 512)]);
-        let (pool, volume, start) = sevens(&world, node);
+        let (pool, volume, start) = checked_sevens(&world, node);
         let id = volume.info.id;
         world.block_on(node, CORE, move || async move {
             volume.slices[0].settle(Duration::ZERO).await.unwrap();
@@ -240,7 +230,7 @@ fn a_change_whose_caller_goes_away_leaves_its_blocks_readable() {
 fn winner(seed: u64, abandoned: u8) -> u8 {
     let world = World::new(seed);
     let node = machine(&world, &[(4 << 20, 512)]);
-    let (pool, volume, _) = sevens(&world, node);
+    let (pool, volume, _) = checked_sevens(&world, node);
     let volume = Rc::new(volume);
     let writing = Rc::clone(&volume);
     world.block_on(node, CORE, move || async move {

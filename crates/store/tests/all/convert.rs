@@ -408,21 +408,27 @@ fn a_change_whose_caller_has_gone_away_keeps_the_layouts() {
     }
 }
 
+/// A thick volume both of whose layouts count, and that its log has no room for; and data for all of it.
+async fn equal_without_room() -> (Pool, Rc<Volume>, Vec<u8>) {
+    let pool = create().await;
+    let id = pool.create_volume(thick("db", 4 * MIB)).await.unwrap().id;
+    let volume = Rc::new(Volume::open(&pool, id));
+    begin(&pool, &volume, VolumeKind::Log).await;
+    // The logs have one zone of 1 MiB each, and get no more.
+    let free = pool.usage().free;
+    pool.create_volume(VolumeSpec { slices: Some(1), ..thick("filler", free.0) }).await.unwrap();
+    become_equal(&volume).await;
+    let data = (0..4 * MIB / SECTOR).flat_map(|at| sector(at + 1)).collect();
+    (pool, volume, data)
+}
+
 /// The volume is not on its way yet: it has room, so its hosts see no error.
 #[test]
 fn a_write_without_room_in_the_log_waits_until_it_is_known_whether_that_counts() {
     let world = World::new(13);
     let node = machine(&world, &[(32 * MIB, 512)]);
     world.block_on(node, CORE, || async {
-        let pool = create().await;
-        let id = pool.create_volume(thick("db", 4 * MIB)).await.unwrap().id;
-        let volume = Rc::new(Volume::open(&pool, id));
-        begin(&pool, &volume, VolumeKind::Log).await;
-        // The logs have one zone of 1 MiB each, and get no more.
-        let free = pool.usage().free;
-        pool.create_volume(VolumeSpec { slices: Some(1), ..thick("filler", free.0) }).await.unwrap();
-        become_equal(&volume).await;
-        let data: Vec<u8> = (0..4 * MIB / SECTOR).flat_map(|at| sector(at + 1)).collect();
+        let (_pool, volume, data) = equal_without_room().await;
         let (writing, written) = (Rc::clone(&volume), data.clone());
         let writing = rt::spawn(async move { writing.write(0, &written, Durability::Durable).await });
         rt::sleep(Duration::from_secs(1)).await;
@@ -439,18 +445,11 @@ fn a_write_without_room_in_the_log_fails_if_the_volume_was_switched() {
     let world = World::new(14);
     let node = machine(&world, &[(32 * MIB, 512)]);
     world.block_on(node, CORE, || async {
-        let pool = create().await;
-        let id = pool.create_volume(thick("db", 4 * MIB)).await.unwrap().id;
-        let volume = Rc::new(Volume::open(&pool, id));
-        begin(&pool, &volume, VolumeKind::Log).await;
-        let free = pool.usage().free;
-        pool.create_volume(VolumeSpec { slices: Some(1), ..thick("filler", free.0) }).await.unwrap();
-        become_equal(&volume).await;
-        let data: Vec<u8> = (0..4 * MIB / SECTOR).flat_map(|at| sector(at + 1)).collect();
+        let (pool, volume, data) = equal_without_room().await;
         let writer = Rc::clone(&volume);
         let writing = rt::spawn(async move { writer.write(0, &data, Durability::Durable).await });
         rt::sleep(Duration::from_secs(1)).await;
-        pool.switch_volume(id).await.unwrap();
+        pool.switch_volume(volume.info.id).await.unwrap();
         end(&pool, &volume, true).await;
         assert_eq!(writing.await, Err(SliceError::Full));
     });

@@ -76,6 +76,22 @@ pub(crate) fn machine(world: &World, disks: &[(u64, u32)]) -> NodeId {
     node
 }
 
+/// A volume in a new pool that is full of sevens, and its offset on the disk: in the first 4 MiB.
+pub(crate) fn sevens(world: &World, node: NodeId, spec: VolumeSpec) -> (Pool, Volume, u64) {
+    let (pool, volume) = world.block_on(node, CORE, move || async move {
+        let pool = Pool::create(existing(1), creating()).await.expect("the disk is empty");
+        let info = pool.create_volume(spec).await.expect("it has room");
+        let volume = Volume::open(&pool, info.id);
+        let data = vec![7; info.capacity.0 as usize];
+        volume.write(0, &data, Durability::Durable).await.expect("no fault");
+        (pool, volume)
+    });
+    let mut disk = vec![0; 4 << 20];
+    world.disk_image(node, path(0)).read(0, &mut disk);
+    let start = disk.windows(4096).position(|bytes| bytes.iter().all(|byte| *byte == 7));
+    (pool, volume, start.expect("the disk has it") as u64)
+}
+
 /// A volume with all its slices on one core.
 pub(crate) struct Volume {
     disks: CoreDisks,

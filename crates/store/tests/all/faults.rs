@@ -8,7 +8,7 @@ use store::{
     VolumeKind, VolumeSpec,
 };
 
-use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, ram, thick};
+use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, ram, sevens, thick};
 
 #[test]
 fn the_block_that_cannot_be_read_is_named() {
@@ -213,19 +213,7 @@ fn a_change_continues_without_its_caller() {
 
 /// A volume of 512-byte blocks on a disk of 4096 that is full of sevens, and its offset on the disk.
 fn small_blocks(world: &World, node: rt::sim::NodeId, blocks: u64) -> (Pool, Volume, u64) {
-    let len = blocks * 512;
-    let (pool, volume) = world.block_on(node, CORE, move || async move {
-        let pool = Pool::create(existing(1), creating()).await.unwrap();
-        let spec = VolumeSpec { slices: Some(1), ..thick("mail", len) };
-        let info = pool.create_volume(spec).await.unwrap();
-        let volume = Volume::open(&pool, info.id);
-        volume.write(0, &vec![7; len as usize], Durability::Durable).await.unwrap();
-        (pool, volume)
-    });
-    let mut disk = vec![0; 4 << 20];
-    world.disk_image(node, path(0)).read(0, &mut disk);
-    let start = disk.windows(4096).position(|bytes| bytes.iter().all(|byte| *byte == 7)).unwrap() as u64;
-    (pool, volume, start)
+    sevens(world, node, VolumeSpec { slices: Some(1), ..thick("mail", blocks * 512) })
 }
 
 #[test]

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use base::{BlockSize, ByteLen, ByteOffset, Chain};
+use base::{ByteLen, ByteOffset, Chain};
 use rt::uring::{Config, Running};
 use rt::{CoreId, Durability};
-use store::{
-    Compression, CreateOptions, Host, HostId, NewDisk, OpenPool, Pool, RamBudget, StoreError, VolumeKind,
-    VolumeSpec, probe,
-};
+use store::{CreateOptions, Host, HostId, NewDisk, OpenPool, Pool, RamBudget, StoreError, VolumeSpec, probe};
+
+use crate::disk::thick;
 
 /// A directory that is removed at the end of the test.
 struct Directory(PathBuf);
@@ -59,21 +58,7 @@ fn ram() -> RamBudget {
 }
 
 fn volume(name: &str, capacity: u64) -> VolumeSpec {
-    VolumeSpec {
-        name: name.into(),
-        kind: VolumeKind::Thick,
-        block_size: BlockSize::B512,
-        physical_exponent: 3,
-        capacity: ByteLen(capacity),
-        slices: Some(2),
-        stripe_unit: None,
-        created: 1_700_000_000,
-        id: None,
-        copy: None,
-        space: store::SpacePolicy::default(),
-        compression: Compression::default(),
-        checksums: false,
-    }
+    VolumeSpec { physical_exponent: 3, ..thick(name, capacity) }
 }
 
 /// Whether the file system around `path` reports holes reliably.
