@@ -16,7 +16,7 @@ use store::{MetadataState, NewDisk, VolumeKind};
 use crate::commands::register;
 use crate::content::{Stamp, single_stamp, stamped};
 use crate::reservations::slow_writes;
-use crate::rig::{DISK, MIB, POOL, Rig, Shape, TARGET, log_in, map, named, new_volume};
+use crate::rig::{Client, DISK, MIB, POOL, Rig, Shape, TARGET, log_in, map, named, new_volume};
 use crate::seeds::each_seed;
 use crate::shadow::Shadow;
 use crate::workload::{Worker, read_all, volume_number};
@@ -307,27 +307,38 @@ async fn write_and_read(session: Rc<Session>, bytes: Range<u64>) {
     }
 }
 
+/// A volume of 40 MiB that a client writes to; returns another client, and its session.
+fn busy_40_mib(rig: &Rig, seed: u64) -> (Client<'_>, Rc<Session>) {
+    let shape = Shape { mib: 40, ..Shape::thick() };
+    rig.add(shape);
+    let client = rig.client("client");
+    let session = client.run(|portal| log_in(portal, "client", LUN));
+    keep_busy(rig, shape, seed);
+    (client, session)
+}
+
+fn grow_to_80_mib(rig: &Rig) -> Result<(), ControlError> {
+    rig.control(|control| async move { control.grow_volume("thick", ByteLen(80 * MIB)).await.map(drop) })
+}
+
+fn assert_80_mib(rig: &Rig) {
+    let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
+    assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
+}
+
 #[test]
 fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
     each_seed(4, |seed| {
         let rig = Rig::new(seed, 2);
-        let shape = Shape { mib: 40, ..Shape::thick() };
-        rig.add(shape);
-        let client = rig.client("client");
-        let session = client.run(|portal| log_in(portal, "client", LUN));
-        keep_busy(&rig, shape, seed);
+        let (client, session) = busy_40_mib(&rig, seed);
         // Its blocks are as large as the volume's; the first disk's are smaller.
         rig.world.add_disk(rig.server, SECOND, 32 * MIB, 4096);
-        let grow = |mib: u64| {
-            rig.control(move |control| async move { control.grow_volume("thick", ByteLen(mib * MIB)).await })
-        };
-        assert!(matches!(grow(80), Err(ControlError::Store(store::StoreError::NoSpace { .. }))));
+        assert!(matches!(grow_to_80_mib(&rig), Err(ControlError::Store(store::StoreError::NoSpace { .. }))));
         assert_eq!(add_second_disk(&rig).unwrap(), 2);
-        grow(80).unwrap();
+        grow_to_80_mib(&rig).unwrap();
         client.run(move |_| write_and_read(session, 40 * MIB..80 * MIB));
         rig.power_cycle();
-        let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
-        assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
+        assert_80_mib(&rig);
     });
 }
 
@@ -336,11 +347,7 @@ fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
 fn an_empty_disk_is_removed_while_clients_write() {
     each_seed(4, |seed| {
         let rig = Rig::new(seed, 2);
-        let shape = Shape { mib: 40, ..Shape::thick() };
-        rig.add(shape);
-        let client = rig.client("client");
-        let session = client.run(|portal| log_in(portal, "client", LUN));
-        keep_busy(&rig, shape, seed);
+        let (client, session) = busy_40_mib(&rig, seed);
         rig.world.add_disk(rig.server, SECOND, 32 * MIB, 512);
         let remove = |path| remove_disk(&rig, path).map(|pool| pool.paths);
         assert_eq!(add_second_disk(&rig).unwrap(), 2);
@@ -349,15 +356,11 @@ fn an_empty_disk_is_removed_while_clients_write() {
         assert_eq!(remove(SECOND).unwrap(), [std::path::PathBuf::from(DISK)]);
         // It was wiped, and no core holds it any more.
         assert_eq!(add_second_disk(&rig).unwrap(), 2);
-        let grow = |mib: u64| {
-            rig.control(move |control| async move { control.grow_volume("thick", ByteLen(mib * MIB)).await })
-        };
-        grow(80).unwrap();
+        grow_to_80_mib(&rig).unwrap();
         client.run(move |_| write_and_read(session, 40 * MIB..80 * MIB));
         assert!(remove(SECOND).is_err_and(is_full));
         rig.power_cycle();
-        let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
-        assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
+        assert_80_mib(&rig);
     });
 }
 
@@ -454,30 +457,22 @@ fn a_disk_with_zones_of_logs_is_emptied_and_removed_while_clients_write() {
 fn a_volume_grows_onto_what_its_disk_has_grown_by_while_clients_write() {
     each_seed(4, |seed| {
         let rig = Rig::new(seed, 2);
-        let shape = Shape { mib: 40, ..Shape::thick() };
-        rig.add(shape);
-        let client = rig.client("client");
-        let session = client.run(|portal| log_in(portal, "client", LUN));
-        keep_busy(&rig, shape, seed);
+        let (client, session) = busy_40_mib(&rig, seed);
         let grow_pool = || rig.control(|control| async move { control.grow_pool(POOL).await });
         let is_not_larger = |error| matches!(error, ControlError::Store(store::StoreError::NotGrown { .. }));
         assert!(grow_pool().is_err_and(is_not_larger));
         let before = rig.control(|control| async move { control.pool(POOL) }).unwrap();
         rig.world.grow_disk(rig.server, DISK, 128 * MIB);
-        let grow = |mib: u64| {
-            rig.control(move |control| async move { control.grow_volume("thick", ByteLen(mib * MIB)).await })
-        };
-        assert!(matches!(grow(80), Err(ControlError::Store(store::StoreError::NoSpace { .. }))));
+        assert!(matches!(grow_to_80_mib(&rig), Err(ControlError::Store(store::StoreError::NoSpace { .. }))));
         let foreseen = rig.control(|control| async move { control.check_growth(POOL) }).unwrap();
         let after = grow_pool().unwrap();
         let total = |pool: &PoolStatus| pool.state.as_ref().unwrap().usage.total.0;
         assert_eq!(total(&after), total(&before) + 64 * MIB);
         assert_eq!((foreseen.len(), foreseen[0].after.0), (1, total(&after)));
-        grow(80).unwrap();
+        grow_to_80_mib(&rig).unwrap();
         client.run(move |_| write_and_read(session, 40 * MIB..80 * MIB));
         rig.power_cycle();
-        let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
-        assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
+        assert_80_mib(&rig);
         let reopened = rig.control(|control| async move { control.pool(POOL) }).unwrap();
         assert_eq!(total(&reopened), total(&after));
     });

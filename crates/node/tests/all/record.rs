@@ -8,7 +8,7 @@ use cluster::memory::Memory;
 use node::access::HostGroup;
 use node::control::{FaultKind, MapSpec, NewVolume, PoolSpec, TargetSpec};
 use node::{Config, RecordDamage, RecordMissing};
-use rt::sim::{DiskFaults, DiskImage, Subsets, for_each_cut};
+use rt::sim::{Cut, DiskFaults, DiskImage, Subsets, for_each_cut};
 use store::NewDisk;
 
 use crate::rig::{DISK, MIB, POOL, RECORD, Rig, Shape, TARGET, map, new_volume};
@@ -138,6 +138,14 @@ fn a_power_cut_leaves_the_old_or_the_new() {
     });
 }
 
+/// How many disks the pool has, and how many volumes. It is served.
+fn disks_and_volumes(rig: &Rig, cut: &Cut) -> (usize, usize) {
+    let pool = rig.control(|control| async move { control.pool(POOL) }).unwrap();
+    let state = pool.state.unwrap_or_else(|error| panic!("{cut}: {error}"));
+    assert_eq!(state.usage.disks.len(), pool.paths.len(), "{cut}");
+    (pool.paths.len(), state.volumes)
+}
+
 /// The node finds the pool after any cut, with or without the new disk, and with it once the change was
 /// acknowledged.
 #[test]
@@ -156,22 +164,19 @@ fn a_power_cut_while_a_disk_is_added_leaves_the_pool_with_it_or_without() {
         recording.ack(2);
         let cuts = for_each_cut(&recording, Subsets { bits: 3, seed }, |cut| {
             let after = node_with(seed, &rig.record, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
-            let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
-            let state = pool.state.unwrap_or_else(|error| panic!("{cut}: {error}"));
-            assert_eq!(state.usage.disks.len(), pool.paths.len(), "{cut}");
-            assert!(pool.paths.len() == 2 || cut.acked == 0, "{cut}");
-            assert!(state.volumes > usize::from(cut.acked == 2), "{cut}");
+            let (disks, volumes) = disks_and_volumes(&after, cut);
+            assert!(disks == 2 || cut.acked == 0, "{cut}");
+            assert!(volumes > usize::from(cut.acked == 2), "{cut}");
             // The state is settled: the next start finds the same.
             let again = after.control(move |control| async move {
-                match pool.paths.len() {
+                match disks {
                     1 => control.add_disk(POOL, second(), true).await.map(|pool| pool.paths.len()),
                     more => Ok(more),
                 }
             });
             assert_eq!(again.unwrap(), 2, "{cut}");
             after.power_cycle();
-            let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
-            assert_eq!(pool.state.unwrap_or_else(|error| panic!("{cut}: {error}")).usage.disks.len(), 2);
+            assert_eq!(disks_and_volumes(&after, cut).0, 2);
         });
         assert!(cuts > 30, "{cuts}");
     });
@@ -191,22 +196,19 @@ fn a_power_cut_while_a_disk_is_removed_leaves_the_pool_with_it_or_without() {
         recording.ack(1);
         let cuts = for_each_cut(&recording, Subsets { bits: 3, seed }, |cut| {
             let after = node_with(seed, &rig.record, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
-            let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
-            let state = pool.state.unwrap_or_else(|error| panic!("{cut}: {error}"));
-            assert_eq!(state.usage.disks.len(), pool.paths.len(), "{cut}");
-            assert!(pool.paths.len() == 1 || cut.acked == 0, "{cut}");
-            assert_eq!(state.volumes, 1, "{cut}");
+            let (disks, volumes) = disks_and_volumes(&after, cut);
+            assert!(disks == 1 || cut.acked == 0, "{cut}");
+            assert_eq!(volumes, 1, "{cut}");
             // The state is settled: the next start finds the same.
             let left = after.control(move |control| async move {
-                match pool.paths.len() {
+                match disks {
                     2 => control.remove_disk(POOL, SECOND.into()).await.map(|pool| pool.paths.len()),
                     fewer => Ok(fewer),
                 }
             });
             assert_eq!(left.unwrap(), 1, "{cut}");
             after.power_cycle();
-            let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
-            assert_eq!(pool.state.unwrap_or_else(|error| panic!("{cut}: {error}")).usage.disks.len(), 1);
+            assert_eq!(disks_and_volumes(&after, cut).0, 1);
         });
         assert!(cuts > 30, "{cuts}");
     });

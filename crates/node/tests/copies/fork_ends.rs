@@ -43,24 +43,35 @@ fn wait(cluster: &Cluster, what: &str, is_so: impl Fn() -> bool) {
     assert!(cluster.world.run_until(is_so, Duration::from_secs(30)), "{what}");
 }
 
-/// An administrator removes the copy from the node that has continued alone, without knowing of the fork.
-fn taken_away(seed: u64) {
+/// Node B has continued alone, and hosts have written there. Another volume is not concerned.
+fn with_plain_and_fork(seed: u64) -> Cluster {
     let cluster = Cluster::of_two(seed);
     add_plain(&cluster);
     cluster.cut_nodes();
     cluster.world.run_for(GOES_ON);
     cluster.put(B, 3..8, 200);
+    cluster
+}
+
+/// The other volume is served again by both, and node B keeps what it has of this one, even after a restart.
+fn keep_what_is_left(cluster: &Cluster, restarts: bool) {
+    wait(cluster, "leases are given again", || serves_plain(cluster, A) && serves_plain(cluster, B));
+    if restarts {
+        cluster.restart_b(Duration::from_secs(1));
+        wait(cluster, "after a restart, too", || serves_plain(cluster, A) && serves_plain(cluster, B));
+    }
+    cluster.world.run_for(Duration::from_secs(5));
+    assert!(has_copy(cluster, B), "nothing is deleted unasked");
+}
+
+/// An administrator removes the copy from the node that has continued alone, without knowing of the fork.
+fn taken_away(seed: u64) {
+    let cluster = with_plain_and_fork(seed);
     let gone = cluster.control(A, |control| async move { control.remove_copy("thick", 2).await });
     assert!(gone.unwrap(), "it is no copy any more");
     cluster.heal_nodes();
     cluster.wait_until_split();
-    wait(&cluster, "leases are given again", || serves_plain(&cluster, A) && serves_plain(&cluster, B));
-    if seed.is_multiple_of(2) {
-        cluster.restart_b(Duration::from_secs(1));
-        wait(&cluster, "after a restart, too", || serves_plain(&cluster, A) && serves_plain(&cluster, B));
-    }
-    cluster.world.run_for(Duration::from_secs(5));
-    assert!(has_copy(&cluster, B), "nothing is deleted unasked");
+    keep_what_is_left(&cluster, seed.is_multiple_of(2));
     assert!(matches!(cluster.resolve(A, B), Err(ControlError::HasNoCopy { .. })));
     cluster.resolve(A, A).unwrap();
     wait(&cluster, "it is deleted", || !has_copy(&cluster, B));
@@ -74,20 +85,10 @@ fn a_copy_removed_meanwhile_is_kept_until_somebody_decides() {
 
 /// An administrator deletes the volume meanwhile.
 fn deleted(seed: u64) {
-    let cluster = Cluster::of_two(seed);
-    add_plain(&cluster);
-    cluster.cut_nodes();
-    cluster.world.run_for(GOES_ON);
-    cluster.put(B, 3..8, 200);
+    let cluster = with_plain_and_fork(seed);
     cluster.control(A, |control| async move { control.delete_volume("thick", true).await }).unwrap();
     cluster.heal_nodes();
-    wait(&cluster, "leases are given again", || serves_plain(&cluster, A) && serves_plain(&cluster, B));
-    if seed.is_multiple_of(2) {
-        cluster.restart_b(Duration::from_secs(1));
-        wait(&cluster, "after a restart, too", || serves_plain(&cluster, A) && serves_plain(&cluster, B));
-    }
-    cluster.world.run_for(Duration::from_secs(5));
-    assert!(has_copy(&cluster, B), "nothing is deleted unasked");
+    keep_what_is_left(&cluster, seed.is_multiple_of(2));
     let shown = cluster.control(B, |control| async move { control.volume("thick").unwrap().problem });
     assert!(shown.as_ref().is_some_and(|text| text.contains("continued alone")), "{shown:?}");
     cluster.control(B, |control| async move { control.delete_volume("thick", true).await }).unwrap();

@@ -268,6 +268,21 @@ fn a_new_copy_holds_nothing() {
     }
 }
 
+/// These blocks are written while node 2 is away, and then node 1 cannot read block 64, at this place of its
+/// disk: node 2 notes that it is lost. Then node 1 is lost.
+fn lose_again(cluster: &Cluster, place: u64, blocks: impl IntoIterator<Item = u64>) {
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(3));
+    blocks.into_iter().for_each(|block| write_through(cluster, 0, block, 9));
+    let faults = DiskFaults::default().remapping().with_unreadable(place..place + 512);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    assert_eq!(cluster.lost_blocks(1), [(1, 64)]);
+    cluster.world.crash(cluster.servers[0]);
+    cluster.world.run_for(Duration::from_secs(3));
+}
+
 /// Nor does a pool that was set back to when the copy held the block: the block has been written since.
 #[test]
 fn a_copy_that_was_set_back_holds_nothing() {
@@ -281,16 +296,7 @@ fn a_copy_that_was_set_back_holds_nothing() {
     cluster.wait_until_in_sync(1, 2);
     cluster.wait_until_all_serve();
     write_through(&cluster, 0, 64, 8);
-    cluster.world.crash(cluster.servers[1]);
-    cluster.world.run_for(Duration::from_secs(3));
-    write_through(&cluster, 0, 64, 9);
-    let faults = DiskFaults::default().remapping().with_unreadable(place..place + 512);
-    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
-    cluster.start(1);
-    cluster.wait_until_in_sync(0, 2);
-    assert_eq!(cluster.lost_blocks(1), [(1, 64)]);
-    cluster.world.crash(cluster.servers[0]);
-    cluster.world.run_for(Duration::from_secs(3));
+    lose_again(&cluster, place, [64]);
     cluster.put_back(0, yesterday);
     cluster.start(0);
     cluster.wait_until_in_sync(1, 2);
@@ -312,17 +318,7 @@ fn a_copy_that_was_set_back_and_accepted_names_no_holder() {
     cluster.wait_until_in_sync(0, 2);
     cluster.wait_until_all_serve();
     write_through(&cluster, 0, 64, 8);
-    cluster.world.crash(cluster.servers[1]);
-    cluster.world.run_for(Duration::from_secs(3));
-    write_through(&cluster, 0, 65, 9);
-    write_through(&cluster, 0, 64, 9);
-    let faults = DiskFaults::default().remapping().with_unreadable(place..place + 512);
-    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
-    cluster.start(1);
-    cluster.wait_until_in_sync(0, 2);
-    assert_eq!(cluster.lost_blocks(1), [(1, 64)]);
-    cluster.world.crash(cluster.servers[0]);
-    cluster.world.run_for(Duration::from_secs(3));
+    lose_again(&cluster, place, [65, 64]);
     cluster.world.crash(cluster.servers[1]);
     cluster.put_back(1, yesterday);
     cluster.start(1);
