@@ -195,15 +195,28 @@ fn go_on(nodes: &mut [Node; 3], second: usize, name: &str, lun: u64) {
     }
 }
 
+/// Lets other nodes join the node.
+#[track_caller]
+pub fn init(node: &Node) {
+    node.ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+}
+
+/// A token for a node that is to join this one.
+#[track_caller]
+pub fn token(node: &Node) -> String {
+    let made = node.ursa_json(&["node", "token"]);
+    made["token"].as_str().expect("a token was made").to_owned()
+}
+
+#[track_caller]
+pub fn join(first: &Node, node: &Node) {
+    node.ursa(&["node", "join", &token(first), "--listen", &ports::free().to_string()]).expect_ok();
+}
+
 pub fn cluster_of_three() -> [Node; 3] {
     let nodes = [Node::start(), Node::start(), Node::start()];
-    let listen = || ports::free().to_string();
-    nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
-    for node in &nodes[1..] {
-        let made = nodes[0].ursa_json(&["node", "token"]);
-        let token = made["token"].as_str().expect("a token was made");
-        node.ursa(&["node", "join", token, "--listen", &listen()]).expect_ok();
-    }
+    init(&nodes[0]);
+    nodes[1..].iter().for_each(|node| join(&nodes[0], node));
     let all_vote = |node: &Node| {
         let list = node.ursa_json(&["node", "list"]);
         let list = list.as_array().expect("it is a list").clone();

@@ -13,7 +13,9 @@ use e2e::pattern;
 use e2e::{Export, Node, ports};
 use tempfile::TempDir;
 
-use crate::cluster::{BLOCK, BLOCKS, STALL_MAX, TARGET, first_sector, ready, wait, wait_until_in_sync};
+use crate::cluster::{
+    BLOCK, BLOCKS, STALL_MAX, TARGET, first_sector, init, join, ready, token, wait, wait_until_in_sync,
+};
 
 /// From Debian's package etcd-server.
 const PROGRAM: &str = "/usr/bin/etcd";
@@ -162,11 +164,8 @@ pub fn cluster_of_two(etcd: &Etcd) -> [Node; 2] {
     let url = etcd.url();
     let start = || Node::start_with(&["--etcd", &url]);
     let nodes = [start(), start()];
-    let listen = || ports::free().to_string();
-    nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
-    let made = nodes[0].ursa_json(&["node", "token"]);
-    let token = made["token"].as_str().expect("a token was made");
-    nodes[1].ursa(&["node", "join", token, "--listen", &listen()]).expect_ok();
+    init(&nodes[0]);
+    join(&nodes[0], &nodes[1]);
     wait(LIMIT, "two nodes", || nodes.iter().all(both_up));
     nodes
 }
@@ -190,7 +189,7 @@ fn a_cluster_has_its_record_in_etcd() {
 
     // A node that has its record elsewhere cannot join, and the token is still valid once its settings are
     // corrected.
-    let token = nodes[0].ursa_json(&["node", "token"])["token"].as_str().expect("a token").to_owned();
+    let token = token(&nodes[0]);
     let join = ["node", "join", &token, "--listen", &listen[1]];
     let elsewhere = refusal(&nodes[1], &join);
     assert!(elsewhere.contains("set `etcd` on the joining node"), "{elsewhere}");
@@ -236,7 +235,7 @@ fn a_cluster_has_its_record_in_etcd() {
     assert!(said.contains("this node's cluster keeps its record in etcd, but `etcd` is not set"), "{said}");
     nodes[1].stop();
     let mut alone = Node::start();
-    alone.ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+    init(&alone);
     alone.stop();
     alone.set(&with_etcd);
     alone.restart();

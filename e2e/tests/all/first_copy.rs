@@ -11,8 +11,7 @@ use e2e::pattern::{self, SECTOR};
 use e2e::raw::in_spite_of_attentions;
 use e2e::{Node, ports, program};
 
-use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
-use crate::record::join;
+use crate::cluster::{TARGET, cluster_of_three, init, join, token, wait, wait_until_in_sync};
 use crate::set_back::{BLOCKS, expect, put, ready};
 
 /// From a node's joining until the other nodes know what it has.
@@ -64,9 +63,7 @@ fn gets_a_copy(kind: &str) {
 /// address.
 fn joins_under_load(mut nodes: [Node; 2], listen: &str) {
     let last = written_while(&nodes[1], || {
-        let made = nodes[0].ursa_json(&["node", "token"]);
-        let token = made["token"].as_str().expect("a token was made");
-        nodes[1].ursa(&["node", "join", token, "--listen", listen]).expect_ok();
+        nodes[1].ursa(&["node", "join", &token(&nodes[0]), "--listen", listen]).expect_ok();
         let is_shown = || nodes[0].ursa(&["volume", "show", "demo"]).ok();
         wait(JOINED_WITHIN, "the volume is in the cluster", is_shown);
         let targets = nodes[0].ursa_json(&["target", "list"]).to_string();
@@ -84,7 +81,7 @@ fn joins_under_load(mut nodes: [Node; 2], listen: &str) {
 fn a_node_joins_with_its_volume_under_load_and_the_volume_gets_a_copy() {
     let nodes = [Node::start(), Node::start()];
     nodes[1].ursa(&["volume", "create", "demo", "--size", "64M", "--target", TARGET]).expect_ok();
-    nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+    init(&nodes[0]);
     joins_under_load(nodes, &ports::free().to_string());
 }
 
@@ -98,7 +95,7 @@ fn a_volume_that_a_node_was_started_with_gets_a_copy_under_load() {
     nodes[0].ursa(&["target", "create", TARGET]).expect_ok();
     nodes[0].ursa(&["map", "create", TARGET, "demo", "--host", "any"]).expect_ok();
     let last = written_while(&nodes[0], || {
-        nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+        init(&nodes[0]);
         join(&nodes[0], &nodes[1]);
         let add = || nodes[0].ursa(&["volume", "copy", "add", "demo", "--on", "2"]).ok();
         wait(JOINED_WITHIN, "the nodes hear each other, and a copy is added", add);
@@ -130,15 +127,11 @@ fn a_node_joins_from_its_own_cluster_under_load_and_the_volume_gets_a_copy() {
 fn a_node_that_is_killed_while_it_joins_from_its_own_cluster_serves_its_volume() {
     for pause in [0, 5, 20, 60, 150, 400].map(Duration::from_millis) {
         let mut nodes = [Node::start(), Node::start()];
-        let listen = || ports::free().to_string();
-        nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
-        nodes[1].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
+        nodes.iter().for_each(init);
         nodes[1].ursa(&["volume", "create", "demo", "--size", "64M", "--target", TARGET]).expect_ok();
         put(&nodes[1], BLOCKS, 1);
-        let made = nodes[0].ursa_json(&["node", "token"]);
-        let token = made["token"].as_str().expect("a token was made");
         let mut command = Command::new(binary());
-        command.args(["node", "join", token, "--listen", &listen()]);
+        command.args(["node", "join", &token(&nodes[0]), "--listen", &ports::free().to_string()]);
         command.env("URSA_API", format!("http://{}", nodes[1].api()));
         let joins = thread::spawn(move || program::run(&mut command, JOINED_WITHIN).ok());
         thread::sleep(pause);

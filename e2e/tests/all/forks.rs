@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use e2e::pattern::{self, SECTOR};
 use e2e::raw::Raw;
-use e2e::{Export, Node, ports};
+use e2e::{Export, Node};
 
-use crate::cluster::{wait, wait_until_in_sync};
+use crate::cluster::{init, join, wait, wait_until_in_sync};
 
 const CLUSTER_LIMIT: Duration = Duration::from_secs(30);
 /// Five seconds of silence, leases, and some time for a busy machine.
@@ -17,11 +17,8 @@ const BLOCKS: u64 = 64;
 
 fn cluster_of_two() -> [Node; 2] {
     let nodes = [Node::start(), Node::start()];
-    let listen = || ports::free().to_string();
-    nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
-    let made = nodes[0].ursa_json(&["node", "token"]);
-    let token = made["token"].as_str().expect("a token was made");
-    nodes[1].ursa(&["node", "join", token, "--listen", &listen()]).expect_ok();
+    init(&nodes[0]);
+    join(&nodes[0], &nodes[1]);
     let one_votes = |node: &Node| {
         let list = node.ursa_json(&["node", "list"]);
         let list = list.as_array().expect("it is a list").clone();

@@ -32,14 +32,13 @@ const STAYS_OUT: Duration = Duration::from_secs(5);
 pub const TOLD_OF_DISK: [&str; 6] =
     ["70, 00, 03", "f0, 00, 03", "70, 00, 04", "f0, 00, 04", "70, 00, 07", "f0, 00, 07"];
 
-/// Puts the node's pools on a small file system of their own. Their files stay sparse.
-fn put_pools_on_small_disk(node: &mut Node) -> Mounted {
-    let place = node.data_dir().join("pools");
+/// Puts a directory of the node on a file system of its own with this capacity. Its files stay sparse.
+pub fn put_on_small_disk(node: &mut Node, place: &Path, bytes: usize) -> Mounted {
     node.stop();
-    let kept = node.data_dir().join("pools.kept");
-    fs::rename(&place, &kept).expect("it can be moved");
-    fs::create_dir(&place).expect("it can be made");
-    let mounted = Mounted::small(BYTES, &place);
+    let kept = node.data_dir().join("kept");
+    fs::rename(place, &kept).expect("it can be moved");
+    fs::create_dir(place).expect("it can be made");
+    let mounted = Mounted::small(bytes, place);
     for file in fs::read_dir(&kept).expect("it is there") {
         let file = file.expect("it can be read").path();
         let to = place.join(file.file_name().expect("it has a name"));
@@ -50,8 +49,9 @@ fn put_pools_on_small_disk(node: &mut Node) -> Mounted {
     mounted
 }
 
-fn fill(directory: &Path) {
-    let full = fs::write(directory.join("filler"), vec![0; BYTES]).expect_err("it is too much");
+/// Fills such a file system.
+pub fn fill(directory: &Path, bytes: usize) {
+    let full = fs::write(directory.join("filler"), vec![0; bytes]).expect_err("it is too much");
     assert_eq!(full.kind(), io::ErrorKind::StorageFull);
 }
 
@@ -88,13 +88,13 @@ fn a_copy_on_a_full_file_system_leaves_and_returns_automatically() {
         .ursa(&["volume", "create", "db", "--size", "64M", "--on", "1,2", "--target", TARGET])
         .expect_ok();
     wait_until_in_sync(&nodes[0], "db");
-    let _small = put_pools_on_small_disk(&mut nodes[0]);
+    let place = nodes[0].data_dir().join("pools");
+    let _small = put_on_small_disk(&mut nodes[0], &place, BYTES);
     wait_until_in_sync(&nodes[1], "db");
     put(&nodes[0], 0..64, 1);
 
     let mut paths = vec![ready(&nodes[0]), ready(&nodes[1])];
-    let place = nodes[0].data_dir().join("pools");
-    fill(&place);
+    fill(&place, BYTES);
     BLOCKS.for_each(|block| write(&mut paths, block));
     wait(LIMIT, "the copy leaves", || copy_on_first(&nodes)["state"] != "in_sync");
     let is_said = || copy_on_first(&nodes)["sync"]["cause"].to_string().contains("is full");

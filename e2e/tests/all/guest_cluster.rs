@@ -4,13 +4,12 @@
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Export, Guest, Node, VolumeSpec, ports};
+use e2e::{Export, Guest, Node, VolumeSpec};
 use serde_json::Value;
 
-use crate::cluster::{cluster_of_three, pausable_job, wait, wait_until_in_sync};
+use crate::cluster::{cluster_of_three, init, join, pausable_job, wait, wait_until_in_sync};
 use crate::etcd::{Etcd, cluster_of_two};
 use crate::guest::script;
-use crate::record::join;
 
 const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 
@@ -180,7 +179,7 @@ fn promises_of_one_node_are_kept_by_the_other() {
 #[test]
 fn the_host_of_a_node_that_has_joined_logs_in_again() {
     let (first, mut node) = (Node::start(), Node::start());
-    first.ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+    init(&first);
     let export = node.create(&VolumeSpec::new("joined", 64 << 20));
     let Some(guest) = Guest::start("joined") else { return };
     guest.run(&export, "", script!("attach")).expect_ok();

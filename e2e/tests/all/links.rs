@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use e2e::{Node, ports};
 
-use crate::cluster::wait;
+use crate::cluster::{join, wait};
 
 /// Links move when the purpose of an address changes; a link that could not then tries again after half a
 /// minute.
@@ -33,9 +33,7 @@ fn data_and_heartbeats_go_by_networks_of_their_own() {
     // with the control link at the first one.
     let [beats, data] = [ports::free(), ports::free()];
     nodes[0].ursa(&["node", "init", "--listen", &format!("{beats},{data}")]).expect_ok();
-    let token =
-        nodes[0].ursa_json(&["node", "token"])["token"].as_str().expect("a token was made").to_owned();
-    nodes[1].ursa(&["node", "join", &token, "--listen", &ports::free().to_string()]).expect_ok();
+    join(&nodes[0], &nodes[1]);
     let both_up = || {
         let list = nodes[1].ursa_json(&["node", "list"]);
         let list = list.as_array().expect("it is a list");

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use e2e::attached::{Mounted, can_mount, run};
+use e2e::attached::can_mount;
 use e2e::{Export, Node, ports};
 use serde_json::Value;
 
-use crate::cluster::{TARGET, cluster_of_three, ready, wait, wait_until_in_sync};
+use crate::cluster::{TARGET, cluster_of_three, init, join, ready, token, wait, wait_until_in_sync};
+use crate::full_disk::{fill, put_on_small_disk};
 
 /// From a fault, or its end, until it shows.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -49,39 +50,17 @@ fn place_of(node: &Node) -> PathBuf {
     places.max_by_key(number).expect("it has a place")
 }
 
-/// Puts the node's part of the cluster's record on a small file system of its own.
-fn put_record_on_small_disk(node: &mut Node) -> Mounted {
-    let place = place_of(node);
-    node.stop();
-    let kept = node.data_dir().join("cluster.kept");
-    fs::rename(&place, &kept).expect("it can be moved");
-    fs::create_dir(&place).expect("it can be made");
-    let mounted = Mounted::small(BYTES, &place);
-    for file in fs::read_dir(&kept).expect("it is there") {
-        let file = file.expect("it can be read").path();
-        let to = place.join(file.file_name().expect("it has a name"));
-        run("cp", &["-p", file.to_str().expect("our own path"), to.to_str().expect("our own path")]);
-    }
-    node.restart();
-    mounted
-}
-
-fn fill(directory: &Path) {
-    let full = fs::write(directory.join("filler"), vec![0; BYTES]).expect_err("it is too much");
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
-}
-
 #[test]
 fn a_full_disk_under_the_record_is_shown_by_all_and_recovers_automatically() {
     if !can_mount() {
         return;
     }
     let mut nodes = cluster_of_three();
-    let _small = put_record_on_small_disk(&mut nodes[2]);
+    let place = place_of(&nodes[2]);
+    let _small = put_on_small_disk(&mut nodes[2], &place, BYTES);
     wait(LIMIT, "three nodes that vote", || (1..=3).all(|number| listed(&nodes[0], number)["up"] == true));
 
-    let place = place_of(&nodes[2]);
-    fill(&place);
+    fill(&place, BYTES);
     for number in 0..GROUPS {
         let name = format!("group{number}");
         // The full node may have been the leader: until there is another one, a change has to be repeated.
@@ -249,18 +228,12 @@ fn a_missing_directory_does_not_take_single_copies_down() {
     );
 }
 
-pub fn join(first: &Node, node: &Node) {
-    let made = first.ursa_json(&["node", "token"]);
-    let token = made["token"].as_str().expect("a token was made");
-    node.ursa(&["node", "join", token, "--listen", &ports::free().to_string()]).expect_ok();
-}
-
 /// Two of three nodes are given up; one of them returns, leaves, is removed, and joins again, with a volume
 /// whose only copy it has all the time.
 #[test]
 fn a_node_that_was_removed_returns_with_its_volumes() {
     let mut nodes = [Node::start(), Node::start(), Node::start()];
-    nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+    init(&nodes[0]);
     // A volume of its own, with which it joins.
     nodes[1].ursa(&["volume", "create", "local", "--size", "64M", "--target", TARGET]).expect_ok();
     join(&nodes[0], &nodes[1]);
@@ -312,9 +285,8 @@ fn a_node_that_was_removed_returns_with_its_volumes() {
     assert!(volumes.contains("shared"), "what is left of the cluster's volume is shown: {volumes}");
 
     // As long as the cluster has the volume on its old number, it would stop serving it.
-    let made = nodes[0].ursa_json(&["node", "token"]);
-    let token = made["token"].as_str().expect("a token was made");
-    let refused = nodes[1].ursa(&["node", "join", token, "--listen", &ports::free().to_string()]);
+    let token = token(&nodes[0]);
+    let refused = nodes[1].ursa(&["node", "join", &token, "--listen", &ports::free().to_string()]);
     assert!(!refused.ok() && refused.output.contains("ursa node remove 2"), "{refused}");
     assert!(is_served(&export), "nothing has changed");
     remove(&nodes[0], "2");
