@@ -634,19 +634,23 @@ impl NewCopy {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn why_a_copy_misses_writes_is_known_until_it_is_in_sync() {
-        let slot = |number| Slot::new(number).unwrap();
-        let nodes = [(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(1))];
-        let all = Config::initial(&nodes, Revision(1));
-        let entry = VolumeEntry {
+impl VolumeEntry {
+    /// A volume for tests with copies on these nodes, in slots 0, 1, ….
+    pub(crate) fn with_copies(copies: &[(u16, StandingEntry)]) -> VolumeEntry {
+        let copy = |(slot, (node, standing)): (usize, &(u16, StandingEntry))| CopyEntry {
+            slot: slot as u8,
+            node: *node,
+            standing: *standing,
+            incarnation: 1,
+            made: 1,
+            asker: 0,
+            leaves: None,
+        };
+        VolumeEntry {
             id: "0".repeat(32),
-            number: 1,
+            number: 7,
             name: "db".into(),
-            size: 1,
+            size: 1 << 30,
             shape: ShapeEntry {
                 kind: VolumeKind::Thick,
                 block_bytes: 512,
@@ -654,8 +658,8 @@ mod tests {
                 slices: 1,
                 created: 0,
             },
-            epoch: 0,
-            copies: Vec::new(),
+            epoch: 4,
+            copies: copies.iter().enumerate().map(copy).collect(),
             sole: false,
             reason: Cause::VolumeCreated,
             dropped: Vec::new(),
@@ -664,7 +668,20 @@ mod tests {
             paused: BTreeMap::new(),
             space: SpaceEntry::default(),
             compression: CompressionEntry::default(),
-        };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_copy_misses_writes_is_known_until_it_is_in_sync() {
+        let slot = |number| Slot::new(number).unwrap();
+        let nodes = [(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(1))];
+        let all = Config::initial(&nodes, Revision(1));
+        let entry = VolumeEntry::with_copies(&[]);
         let made = entry.with_config(&all, Cause::VolumeCreated);
         assert!(made.missed.is_empty());
         let alone = all.remove(slot(1)).unwrap();

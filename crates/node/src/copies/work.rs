@@ -100,45 +100,14 @@ impl VolumeEntry {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use super::super::entry::ShapeEntry;
     use super::*;
 
     fn entry(copies: &[(u16, StandingEntry, Option<Leaves>)], missed: &[(u8, Cause)]) -> VolumeEntry {
-        let copy =
-            |(slot, (node, standing, leaves)): (usize, &(u16, StandingEntry, Option<Leaves>))| CopyEntry {
-                slot: slot as u8,
-                node: *node,
-                standing: *standing,
-                incarnation: 1,
-                made: 1,
-                asker: 0,
-                leaves: *leaves,
-            };
-        VolumeEntry {
-            id: "ab".into(),
-            number: 1,
-            name: "db".into(),
-            size: 1 << 30,
-            shape: ShapeEntry {
-                kind: store::VolumeKind::Thick,
-                block_bytes: 512,
-                physical_exponent: 3,
-                slices: 1,
-                created: 0,
-            },
-            epoch: 4,
-            copies: copies.iter().enumerate().map(copy).collect(),
-            reason: Cause::VolumeCreated,
-            dropped: Vec::new(),
-            missed: missed.iter().cloned().collect(),
-            unread: BTreeMap::new(),
-            sole: false,
-            paused: BTreeMap::new(),
-            space: Default::default(),
-            compression: Default::default(),
-        }
+        let standings: Vec<_> = copies.iter().map(|(node, standing, _)| (*node, *standing)).collect();
+        let mut entry = VolumeEntry::with_copies(&standings);
+        entry.copies.iter_mut().zip(copies).for_each(|(copy, (.., leaves))| copy.leaves = *leaves);
+        entry.missed = missed.iter().cloned().collect();
+        entry
     }
 
     use StandingEntry::{InSync, Joining, Outside};

@@ -454,7 +454,7 @@ fn common_secrets(targets: &[Target], hosts: &[HostGroup]) -> impl Iterator<Item
 mod tests {
     use super::*;
     use crate::access::ChapSecret;
-    use crate::copies::{Cause, CopyEntry, ShapeEntry, StandingEntry};
+    use crate::copies::StandingEntry;
 
     fn map(lun: u16, volume: u8, host: &str) -> LunMap {
         LunMap { lun, volume: VolumeId([volume; 16]), host: host.parse().unwrap() }
@@ -566,42 +566,12 @@ mod tests {
 
     #[test]
     fn a_volume_that_the_cluster_still_has_is_not_the_nodes_own() {
-        let copy = |node| CopyEntry {
-            slot: 0,
-            node,
-            standing: StandingEntry::InSync,
-            incarnation: 1,
-            made: 1,
-            asker: 0,
-            leaves: None,
-        };
-        let entry = |sole, nodes: &[u16]| VolumeEntry {
-            id: VolumeId([1; 16]).to_string(),
-            number: 1,
-            name: "db".into(),
-            size: 1 << 30,
-            shape: ShapeEntry {
-                kind: store::VolumeKind::Thick,
-                block_bytes: 512,
-                physical_exponent: 3,
-                slices: 1,
-                created: 0,
-            },
-            epoch: 1,
-            copies: nodes.iter().copied().map(copy).collect(),
-            sole,
-            reason: Cause::VolumeCreated,
-            dropped: Vec::new(),
-            missed: BTreeMap::new(),
-            unread: BTreeMap::new(),
-            paused: BTreeMap::new(),
-            space: Default::default(),
-            compression: Default::default(),
-        };
+        let entry =
+            |sole, node| VolumeEntry { sole, ..VolumeEntry::with_copies(&[(node, StandingEntry::InSync)]) };
         let is_heard = |node| node == NodeId(1);
-        assert!(has_left(&entry(true, &[2]), is_heard), "its node is gone");
-        assert!(!has_left(&entry(true, &[1]), is_heard), "it is served there");
-        assert!(!has_left(&entry(false, &[2]), is_heard), "others have had copies");
+        assert!(has_left(&entry(true, 2), is_heard), "its node is gone");
+        assert!(!has_left(&entry(true, 1), is_heard), "it is served there");
+        assert!(!has_left(&entry(false, 2), is_heard), "others have had copies");
         let has = |id: VolumeId| {
             let volumes = BTreeMap::from([("db".to_owned(), id.to_string())]);
             Belongings { volumes, ..Belongings::default() }
@@ -613,8 +583,8 @@ mod tests {
             assert_eq!(elsewhere(has.ids(), |_| Some(entry.clone()), is_heard), found, "its name is long");
             found
         };
-        assert_eq!(found(entry(true, &[2])), [Collision::Elsewhere { volume: "db".into(), node: 2 }]);
-        assert!(found(entry(true, &[1])).is_empty() && found(entry(false, &[2])).is_empty());
+        assert_eq!(found(entry(true, 2)), [Collision::Elsewhere { volume: "db".into(), node: 2 }]);
+        assert!(found(entry(true, 1)).is_empty() && found(entry(false, 2)).is_empty());
         let has = has(VolumeId([1; 16]));
         assert!(elsewhere(has.ids(), |_| None, is_heard).is_empty(), "its old number was removed");
     }

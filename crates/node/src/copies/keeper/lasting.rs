@@ -76,56 +76,19 @@ impl Keeper {
 mod tests {
     use std::time::Duration;
 
-    use super::super::super::cause::Cause;
-    use super::super::super::entry::ShapeEntry;
     use super::*;
 
     fn at(seconds: u64) -> Instant {
         Instant(seconds * 1_000_000_000)
     }
 
-    fn volume(copies: &[(u16, StandingEntry)]) -> VolumeEntry {
-        let copy = |(slot, (node, standing)): (usize, &(u16, StandingEntry))| CopyEntry {
-            slot: slot as u8,
-            node: *node,
-            standing: *standing,
-            incarnation: 1,
-            made: 1,
-            asker: 0,
-            leaves: None,
-        };
-        VolumeEntry {
-            id: "ab".into(),
-            number: 7,
-            name: "db".into(),
-            size: 1 << 30,
-            shape: ShapeEntry {
-                kind: store::VolumeKind::Thick,
-                block_bytes: 512,
-                physical_exponent: 3,
-                slices: 1,
-                created: 0,
-            },
-            epoch: 4,
-            copies: copies.iter().enumerate().map(copy).collect(),
-            reason: Cause::VolumeCreated,
-            dropped: Vec::new(),
-            missed: BTreeMap::new(),
-            unread: BTreeMap::new(),
-            sole: false,
-            paused: BTreeMap::new(),
-            space: Default::default(),
-            compression: Default::default(),
-        }
-    }
-
     #[test]
     fn the_duration_counts_from_leaving_until_in_sync() {
         use StandingEntry::{InSync, Joining, Outside as Out};
         let lasting = |seconds, at_least| Lasting { age: Duration::from_secs(seconds), at_least };
-        let whole = volume(&[(1, InSync), (2, InSync)]);
-        let out = volume(&[(1, InSync), (2, Out)]);
-        let joins = volume(&[(1, InSync), (2, Joining)]);
+        let whole = VolumeEntry::with_copies(&[(1, InSync), (2, InSync)]);
+        let out = VolumeEntry::with_copies(&[(1, InSync), (2, Out)]);
+        let joins = VolumeEntry::with_copies(&[(1, InSync), (2, Joining)]);
         let mut outside = Outside::new(at(100));
         assert_eq!(outside.lasts(at(105), 7, 1), lasting(5, true), "it was so before");
         outside.note(at(110), Some(&whole), Some(&out));
@@ -135,9 +98,9 @@ mod tests {
         outside.note(at(150), Some(&whole), Some(&out));
         assert_eq!(outside.lasts(at(151), 7, 1), lasting(1, false));
         // Another copy takes its place.
-        outside.note(at(160), Some(&out), Some(&volume(&[(1, InSync), (3, Out)])));
+        outside.note(at(160), Some(&out), Some(&VolumeEntry::with_copies(&[(1, InSync), (3, Out)])));
         assert_eq!(outside.lasts(at(161), 7, 1), lasting(1, false));
-        outside.note(at(170), Some(&volume(&[(1, InSync), (3, Out)])), None);
+        outside.note(at(170), Some(&VolumeEntry::with_copies(&[(1, InSync), (3, Out)])), None);
         assert!(outside.since.is_empty(), "the volume is gone");
         outside.note(at(180), None, Some(&out));
         assert_eq!(outside.since.len(), 1);

@@ -1,6 +1,6 @@
 use replica::{NodeId, SyncFrom};
 
-use super::super::entry::{CopyEntry, ShapeEntry, StandingEntry, VolumeEntry};
+use super::super::entry::{StandingEntry, VolumeEntry};
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -10,42 +10,8 @@ fn slot(number: usize) -> Slot {
 }
 
 fn volume() -> VolumeEntry {
-    let copy = |slot: u8, standing| CopyEntry {
-        slot,
-        node: u16::from(slot) + 1,
-        standing,
-        incarnation: 1,
-        made: 1,
-        asker: 0,
-        leaves: None,
-    };
-    VolumeEntry {
-        id: "0".repeat(32),
-        number: 7,
-        name: "db".into(),
-        size: 1 << 30,
-        shape: ShapeEntry {
-            kind: store::VolumeKind::Thick,
-            block_bytes: 512,
-            physical_exponent: 3,
-            slices: 1,
-            created: 0,
-        },
-        epoch: 3,
-        copies: vec![
-            copy(0, StandingEntry::InSync),
-            copy(1, StandingEntry::InSync),
-            copy(2, StandingEntry::Outside),
-        ],
-        sole: false,
-        reason: Cause::VolumeCreated,
-        dropped: Vec::new(),
-        missed: Default::default(),
-        unread: Default::default(),
-        paused: Default::default(),
-        space: Default::default(),
-        compression: Default::default(),
-    }
+    use StandingEntry::{InSync, Outside};
+    VolumeEntry::with_copies(&[(1, InSync), (2, InSync), (3, Outside)])
 }
 
 fn sync(slice: u16, left: u64, copied: u64, part: Part) -> SliceSync {
