@@ -115,26 +115,28 @@ fn path(directory: &Path, age: usize) -> PathBuf {
     })
 }
 
+/// An entry for tests.
+#[cfg(test)]
+pub(super) fn example(action: &str) -> AuditEntry {
+    AuditEntry {
+        id: 0,
+        at: 1,
+        who: "alice".into(),
+        by: None,
+        address: "10.0.0.1".into(),
+        action: action.into(),
+        status: 200,
+        code: None,
+        node: None,
+        node_name: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-
-    fn entry(action: &str) -> AuditEntry {
-        AuditEntry {
-            id: 0,
-            at: 1,
-            who: "alice".into(),
-            by: None,
-            address: "10.0.0.1".into(),
-            action: action.into(),
-            status: 200,
-            code: None,
-            node: None,
-            node_name: None,
-        }
-    }
 
     fn newest(limit: usize) -> Wanted {
         Wanted { limit, before: None, until: None }
@@ -150,9 +152,9 @@ mod tests {
         let dir = dir.path().join("audit");
         assert!(last(&dir, newest(10)).unwrap().is_empty());
         let mut log = Log::open(&dir).unwrap();
-        (0..3).for_each(|_| log.write(entry("login")).unwrap());
+        (0..3).for_each(|_| log.write(example("login")).unwrap());
         let mut log = Log::open(&dir).unwrap();
-        log.write(entry("login")).unwrap();
+        log.write(example("login")).unwrap();
         assert_eq!(numbers(&dir, newest(10)), [4, 3, 2, 1]);
         assert_eq!(numbers(&dir, Wanted { before: Some(4), ..newest(2) }), [3, 2]);
         assert_eq!(fs::metadata(dir.join("audit.jsonl")).unwrap().permissions().mode() & 0o777, 0o600);
@@ -162,7 +164,7 @@ mod tests {
     fn entries_until_a_time_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(dir.path()).unwrap();
-        (1..=4).for_each(|at| log.write(AuditEntry { at: at * 10, ..entry("login") }).unwrap());
+        (1..=4).for_each(|at| log.write(AuditEntry { at: at * 10, ..example("login") }).unwrap());
         let until = |until, before| Wanted { before, until: Some(until), ..newest(2) };
         assert_eq!(numbers(dir.path(), until(30, None)), [3, 2]);
         assert_eq!(numbers(dir.path(), until(29, None)), [2, 1]);
@@ -173,10 +175,10 @@ mod tests {
     #[test]
     fn a_line_that_a_crash_has_cut_takes_no_other_with_it() {
         let dir = tempfile::tempdir().unwrap();
-        Log::open(dir.path()).unwrap().write(entry("login")).unwrap();
+        Log::open(dir.path()).unwrap().write(example("login")).unwrap();
         let mut file = OpenOptions::new().append(true).open(dir.path().join("audit.jsonl")).unwrap();
         file.write_all(br#"{"id":2,"at":1,"wh"#).unwrap();
-        Log::open(dir.path()).unwrap().write(entry("logout")).unwrap();
+        Log::open(dir.path()).unwrap().write(example("logout")).unwrap();
         assert_eq!(numbers(dir.path(), newest(10)), [2, 1]);
     }
 
@@ -184,7 +186,7 @@ mod tests {
     fn a_line_break_in_a_name_does_not_forge_an_entry() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(dir.path()).unwrap();
-        log.write(AuditEntry { who: "a\n{\"id\":9}\n".into(), ..entry("login") }).unwrap();
+        log.write(AuditEntry { who: "a\n{\"id\":9}\n".into(), ..example("login") }).unwrap();
         let found = last(dir.path(), newest(10)).unwrap();
         assert_eq!((found.len(), found[0].who.as_str()), (1, "a\n{\"id\":9}\n"));
     }
@@ -194,7 +196,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(dir.path()).unwrap();
         let long = "x".repeat(64 << 10);
-        (0..400).for_each(|_| log.write(entry(&long)).unwrap());
+        (0..400).for_each(|_| log.write(example(&long)).unwrap());
         let bytes: u64 =
             fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
         assert!(bytes <= FILES_MAX as u64 * FILE_BYTES_MAX && bytes > 2 * FILE_BYTES_MAX, "{bytes}");

@@ -224,18 +224,7 @@ mod tests {
     use super::*;
 
     fn entries(node: u16, of: &[(u64, u64)]) -> Vec<AuditEntry> {
-        let entry = |(id, at): &(u64, u64)| AuditEntry {
-            id: *id,
-            at: *at,
-            who: "alice".into(),
-            by: None,
-            address: "10.0.0.1".into(),
-            action: "login".into(),
-            status: 200,
-            code: None,
-            node: None,
-            node_name: None,
-        };
+        let entry = |(id, at): &(u64, u64)| AuditEntry { id: *id, at: *at, ..log::example("login") };
         of_node((node, format!("san{node}")), of.iter().map(entry).collect())
     }
 

@@ -140,22 +140,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::http::audit::log::{Wanted, last};
-
-    fn entry() -> AuditEntry {
-        AuditEntry {
-            id: 0,
-            at: 1,
-            who: "alice".into(),
-            by: None,
-            address: "10.0.0.1".into(),
-            action: "login".into(),
-            status: 200,
-            code: None,
-            node: None,
-            node_name: None,
-        }
-    }
+    use crate::http::audit::log::{Wanted, example, last};
 
     #[tokio::test]
     async fn a_log_that_cannot_be_opened_is_reported_and_opened_when_possible() {
@@ -164,11 +149,11 @@ mod tests {
         // A file has the directory's name.
         fs::write(&directory, "").unwrap();
         let writer = Writer::start(&directory).unwrap();
-        writer.write(entry()).await;
+        writer.write(example("login")).await;
         assert!(writer.trouble().await.is_some());
         fs::remove_file(&directory).unwrap();
         assert_eq!(writer.trouble().await, None);
-        writer.write(entry()).await;
+        writer.write(example("login")).await;
         let wanted = Wanted { limit: 10, before: None, until: None };
         assert_eq!(last(&directory, wanted).unwrap().len(), 1);
     }
@@ -190,7 +175,7 @@ mod tests {
         let writer = Writer::start(&directory).unwrap();
         // On a busy machine the thread may start late.
         while writer.trouble().await.is_none() {
-            let waits = tokio::time::timeout(5 * WRITTEN_WITHIN, writer.write(entry()));
+            let waits = tokio::time::timeout(5 * WRITTEN_WITHIN, writer.write(example("login")));
             waits.await.expect("an answer does not wait for the disk");
         }
         assert!(writer.trouble().await.is_some_and(|why| why.contains("not responded")));
