@@ -197,9 +197,9 @@ fn a_create_without_a_place_lists_what_was_tried() {
     new.copies = Some(2);
     let error = client.create_volume(&new).unwrap_err();
     let problem = error.problem().unwrap();
-    let found: Vec<(Option<u16>, Option<&str>)> =
+    let found: Vec<(u16, Option<&str>)> =
         problem.candidates.iter().map(|found| (found.node, found.rule.as_deref())).collect();
-    assert_eq!(found, [(Some(1), Some("no_space")), (Some(2), Some("no_space"))], "{problem:?}");
+    assert_eq!(found, [(1, Some("no_space")), (2, Some("no_space"))], "{problem:?}");
     drop(second);
     new.size = 1 << 20;
     until("the second node is missed", || {
@@ -207,7 +207,7 @@ fn a_create_without_a_place_lists_what_was_tried() {
         problem.is_some_and(|problem| {
             let rules: Vec<_> =
                 problem.candidates.iter().map(|found| (found.node, found.rule.clone())).collect();
-            rules == [(Some(2), Some("node_down".to_owned()))]
+            rules == [(2, Some("node_down".to_owned()))]
         })
     });
 }
