@@ -53,9 +53,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Creates a cluster that consists of this node.
-         * @description Its targets and host groups become those of the cluster. Other nodes join with tokens that this node
-         *     creates.
+         * Lets other nodes join this one: it listens for them at these addresses.
+         * @description They join with tokens that this node creates. If the settings name etcd, the record moves there first.
          */
         post: operations["init_cluster"];
         delete?: never;
@@ -1572,11 +1571,11 @@ export interface components {
             name: string;
             /**
              * Format: int32
-             * @description Number of the node that has the pool; absent without a cluster.
+             * @description Number of the node that has the pool.
              */
-            node?: number | null;
+            node: number;
             /** @description Name of that node. */
-            node_name?: string | null;
+            node_name: string;
             overcommit?: components["schemas"]["Overcommit"] | null;
             /**
              * Format: int64
@@ -1649,7 +1648,7 @@ export interface components {
              *     blocks.
              */
             compression_ratio_percent?: number | null;
-            /** @description Its copies, by slot; empty if its node is in no cluster. */
+            /** @description Its copies, by slot; empty if the cluster's record does not list it, or is not available. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
              * Format: int64
@@ -1842,9 +1841,9 @@ export interface components {
         Candidate: {
             /**
              * Format: int32
-             * @description Node number; absent without a cluster.
+             * @description Node number.
              */
-            node?: number | null;
+            node: number;
             /** @description Node name. */
             node_name: string;
             /** @description Pool name. */
@@ -1900,7 +1899,7 @@ export interface components {
             /** @description The policy. */
             policy: components["schemas"]["SplitBrainPolicy"];
         };
-        /** @description A new cluster, consisting of this node alone. */
+        /** @description How the node listens for other nodes, so that they can join it. */
         ClusterInit: {
             /**
              * @description Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
@@ -2196,9 +2195,9 @@ export interface components {
             len: number;
             /**
              * Format: int32
-             * @description Number of the node that has the disk; absent without a cluster.
+             * @description Number of the node that has the disk.
              */
-            node?: number | null;
+            node: number;
             /**
              * Format: int64
              * @description Offset on the disk, in bytes.
@@ -2241,7 +2240,7 @@ export interface components {
             id: number;
             /**
              * Format: int32
-             * @description Number of the node that it concerns; absent: it concerns none, or there is no cluster.
+             * @description Number of the node that it concerns; absent: it concerns none.
              */
             node?: number | null;
             range?: components["schemas"]["DiskRange"] | null;
@@ -2253,9 +2252,9 @@ export interface components {
             revision?: number | null;
             /**
              * @description Numbers of the nodes that report it, first one first. Events of the whole cluster list several if
-             *     several nodes were queried. Absent without a cluster.
+             *     several nodes were queried.
              */
-            seen_by?: number[];
+            seen_by: number[];
             /** @description Severity. */
             severity: components["schemas"]["Severity"];
             /** @description What it concerns, by the name that it had at the time. */
@@ -2298,10 +2297,7 @@ export interface components {
             code: components["schemas"]["FindingCode"];
             /** @description The command that does it, or shows more. */
             command: string;
-            /**
-             * @description Numbers of the nodes that report it about themselves; absent: the queried node concludes it, or there
-             *     is no cluster.
-             */
+            /** @description Numbers of the nodes that report it about themselves; absent: the queried node concludes it. */
             seen_by?: number[];
             /** @description Severity. */
             severity: components["schemas"]["Severity"];
@@ -2423,11 +2419,11 @@ export interface components {
             latest_s?: number | null;
             /**
              * Format: int32
-             * @description Number of the node that has the pool; absent without a cluster.
+             * @description Number of the node that has the pool.
              */
-            node?: number | null;
-            /** @description Name of that node; absent without a cluster. */
-            node_name?: string | null;
+            node: number;
+            /** @description Name of that node. */
+            node_name: string;
             /** @description The pool's name. */
             pool: string;
             /** @description It may be full within a month. */
@@ -2484,11 +2480,11 @@ export interface components {
         HistorySeries: {
             /**
              * Format: int32
-             * @description Node number; absent without a cluster.
+             * @description Node number.
              */
-            node?: number | null;
-            /** @description Node name; absent without a cluster. */
-            node_name?: string | null;
+            node: number;
+            /** @description Node name. */
+            node_name: string;
             /**
              * @description One point per step: the mean, or for `_p99_us` the maximum. `null`: nothing was recorded, or there was
              *     nothing to measure.
@@ -2609,10 +2605,9 @@ export interface components {
             limited_by?: components["schemas"]["SyncRestraint"] | null;
             /**
              * Format: int32
-             * @description Number of the node that has the copy, or that runs the verify, scrub, conversion or change; absent
-             *     without a cluster.
+             * @description Number of the node that has the copy, or that runs the verify, scrub, conversion or change.
              */
-            node?: number | null;
+            node: number;
             paused?: components["schemas"]["SyncPaused"] | null;
             /**
              * Format: double
@@ -2963,10 +2958,7 @@ export interface components {
                 code: components["schemas"]["FindingCode"];
                 /** @description The command that does it, or shows more. */
                 command: string;
-                /**
-                 * @description Numbers of the nodes that report it about themselves; absent: the queried node concludes it, or there
-                 *     is no cluster.
-                 */
+                /** @description Numbers of the nodes that report it about themselves; absent: the queried node concludes it. */
                 seen_by?: number[];
                 /** @description Severity. */
                 severity: components["schemas"]["Severity"];
@@ -3052,11 +3044,11 @@ export interface components {
                 latest_s?: number | null;
                 /**
                  * Format: int32
-                 * @description Number of the node that has the pool; absent without a cluster.
+                 * @description Number of the node that has the pool.
                  */
-                node?: number | null;
-                /** @description Name of that node; absent without a cluster. */
-                node_name?: string | null;
+                node: number;
+                /** @description Name of that node. */
+                node_name: string;
                 /** @description The pool's name. */
                 pool: string;
                 /** @description It may be full within a month. */
@@ -3145,10 +3137,9 @@ export interface components {
                 limited_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
                  * Format: int32
-                 * @description Number of the node that has the copy, or that runs the verify, scrub, conversion or change; absent
-                 *     without a cluster.
+                 * @description Number of the node that has the copy, or that runs the verify, scrub, conversion or change.
                  */
-                node?: number | null;
+                node: number;
                 paused?: components["schemas"]["SyncPaused"] | null;
                 /**
                  * Format: double
@@ -3220,9 +3211,9 @@ export interface components {
                 cores: components["schemas"]["LiveCore"][];
                 /**
                  * Format: int32
-                 * @description Node number; absent without a cluster.
+                 * @description Node number.
                  */
-                node?: number | null;
+                node: number;
                 /** @description Reads of all volumes. */
                 read: components["schemas"]["LiveFlow"];
                 /**
@@ -3261,11 +3252,11 @@ export interface components {
                 name: string;
                 /**
                  * Format: int32
-                 * @description Number of the node that has the pool; absent without a cluster.
+                 * @description Number of the node that has the pool.
                  */
-                node?: number | null;
+                node: number;
                 /** @description Name of that node. */
-                node_name?: string | null;
+                node_name: string;
                 overcommit?: components["schemas"]["Overcommit"] | null;
                 /**
                  * Format: int64
@@ -3332,11 +3323,11 @@ export interface components {
                 isid: string;
                 /**
                  * Format: int32
-                 * @description Number of the node that has the session; absent without a cluster.
+                 * @description Number of the node that has the session.
                  */
-                node?: number | null;
+                node: number;
                 /** @description Name of that node. */
-                node_name?: string | null;
+                node_name: string;
                 /** @description The target; absent in a discovery session. */
                 target?: string | null;
                 /**
@@ -3408,7 +3399,7 @@ export interface components {
                  *     blocks.
                  */
                 compression_ratio_percent?: number | null;
-                /** @description Its copies, by slot; empty if its node is in no cluster. */
+                /** @description Its copies, by slot; empty if the cluster's record does not list it, or is not available. */
                 copies?: components["schemas"]["VolumeCopy"][];
                 /**
                  * Format: int64
@@ -3535,9 +3526,9 @@ export interface components {
             cores: components["schemas"]["LiveCore"][];
             /**
              * Format: int32
-             * @description Node number; absent without a cluster.
+             * @description Node number.
              */
-            node?: number | null;
+            node: number;
             /** @description Reads of all volumes. */
             read: components["schemas"]["LiveFlow"];
             /**
@@ -3654,7 +3645,10 @@ export interface components {
             /** @description Whether other nodes confirm its reads of volumes with two or more copies. */
             read_confirm?: components["schemas"]["ReadConfirm"];
             record?: components["schemas"]["ClusterRecord"] | null;
-            /** @description Where the cluster that it is in, creates or joins keeps its record, according to the node's settings. */
+            /**
+             * @description Where its cluster keeps its record; before other nodes can join it: where the node's settings place
+             *     it.
+             */
             record_place?: components["schemas"]["RecordPlace"];
             /**
              * Format: int64
@@ -3731,11 +3725,11 @@ export interface components {
             name: string;
             /**
              * Format: int32
-             * @description Number of the node that has the pool; absent without a cluster.
+             * @description Number of the node that has the pool.
              */
-            node?: number | null;
+            node: number;
             /** @description Name of that node. */
-            node_name?: string | null;
+            node_name: string;
             overcommit?: components["schemas"]["Overcommit"] | null;
             /**
              * Format: int64
@@ -4117,11 +4111,11 @@ export interface components {
             isid: string;
             /**
              * Format: int32
-             * @description Number of the node that has the session; absent without a cluster.
+             * @description Number of the node that has the session.
              */
-            node?: number | null;
+            node: number;
             /** @description Name of that node. */
-            node_name?: string | null;
+            node_name: string;
             /** @description The target; absent in a discovery session. */
             target?: string | null;
             /**
@@ -4175,8 +4169,7 @@ export interface components {
             name?: string | null;
             /**
              * Format: int32
-             * @description Number of the node, or of the node that has the subject; absent without a cluster, and for what is the
-             *     cluster's.
+             * @description Number of the node, or of the node that has the subject; absent for what is the cluster's.
              */
             node?: number | null;
         };
@@ -4376,7 +4369,7 @@ export interface components {
              *     blocks.
              */
             compression_ratio_percent?: number | null;
-            /** @description Its copies, by slot; empty if its node is in no cluster. */
+            /** @description Its copies, by slot; empty if the cluster's record does not list it, or is not available. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
              * Format: int64
@@ -4499,9 +4492,9 @@ export interface components {
         VolumeCounters: {
             /**
              * Format: int32
-             * @description Number of the node that counted; absent without a cluster.
+             * @description Number of the node that counted.
              */
-            node?: number | null;
+            node: number;
             /** @description Reads. */
             read: components["schemas"]["FlowCounters"];
             /** @description Writes. */
@@ -4835,15 +4828,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             /** @description `audit_unreadable` */
             500: {
@@ -4956,7 +4940,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `no_cluster`, `cluster_works`, `node_is_up`, `record_in_etcd` */
+            /** @description `cluster_works`, `node_is_up`, `record_in_etcd` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5070,7 +5054,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `no_cluster`, `takes_part` */
+            /** @description `takes_part` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5120,7 +5104,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `record_in_etcd` */
+            /** @description `record_in_etcd` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5167,15 +5151,6 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -5204,15 +5179,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
@@ -5259,7 +5226,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `no_cluster`, `no_authority` */
+            /** @description `not_listening`, `no_authority` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5298,15 +5265,6 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -5335,15 +5293,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
@@ -5387,15 +5337,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             /** @description `disks_unknown`: the machine's block devices cannot be listed */
             500: {
@@ -5453,15 +5394,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -5507,15 +5439,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             /** @description `too_many_streams` */
             503: {
@@ -5574,15 +5497,6 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -5625,7 +5539,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `address_exists`; `address_unreadable`: a later version wrote an address whose portal group this node cannot read */
+            /** @description `address_exists`; `address_unreadable`: a later version wrote an address whose portal group this node cannot read */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5687,7 +5601,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`; `address_unreadable`: a later version wrote it */
+            /** @description `address_unreadable`: a later version wrote it */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5729,15 +5643,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             /** @description `history_unavailable` */
             503: {
@@ -5816,15 +5721,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             /** @description `history_unavailable` */
             503: {
@@ -6153,15 +6049,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -6414,15 +6301,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -6491,15 +6369,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -6632,15 +6501,6 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -6689,7 +6549,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `node_has_copies`, `node_needed` */
+            /** @description `node_has_copies`, `node_needed` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6749,15 +6609,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
@@ -6830,7 +6682,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `only_in_sync` */
+            /** @description `only_in_sync` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6933,15 +6785,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -7116,15 +6959,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             /** @description `pool_not_found`, `node_not_found` */
             404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `no_cluster` */
-            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7793,15 +7627,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NodeNotFound"];
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -8206,7 +8031,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `lun_taken`, `target_full`, `no_cluster` */
+            /** @description `lun_taken`, `target_full` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8694,7 +8519,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_exists`, `no_pool`, `lun_taken`, `target_full`, `no_cluster`, `too_few_nodes`, `node_unavailable` */
+            /** @description `volume_exists`, `no_pool`, `lun_taken`, `target_full`, `too_few_nodes`, `node_unavailable` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8812,7 +8637,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_mapped`, `volume_in_use`, `volume_in_several_pools`, `no_cluster` */
+            /** @description `volume_mapped`, `volume_in_use`, `volume_in_several_pools` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8869,7 +8694,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_exists`, `volume_in_several_pools`, `forked`, `no_cluster` */
+            /** @description `volume_exists`, `volume_in_several_pools`, `forked` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8958,7 +8783,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_in_several_pools`, `forked`, `changed_meanwhile`, `no_cluster`; `disk_leaving`; `pool_unavailable`, `pool_read_only`, `disk_failed`: of a node with a copy */
+            /** @description `volume_in_several_pools`, `forked`, `changed_meanwhile`, `disk_leaving`; `pool_unavailable`, `pool_read_only`, `disk_failed`: of a node with a copy */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9047,7 +8872,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `volume_exists`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
+            /** @description `volume_exists`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9128,7 +8953,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `not_replicated`, `only_in_sync`, `changed_meanwhile` */
+            /** @description `not_replicated`, `only_in_sync`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9181,15 +9006,6 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -9224,15 +9040,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             /** @description `volume_not_found`, `not_scrubbed`, `node_not_found` */
             404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `no_cluster` */
-            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9295,7 +9102,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `not_scrubbable`: this node does not serve the volume, its copy is out of sync, or it is a RAM volume; `no_cluster` */
+            /** @description `not_scrubbable`: this node does not serve the volume, its copy is out of sync, or it is a RAM volume */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9360,7 +9167,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `not_replicated`, `no_fork`, `node_refused`, `changed_meanwhile` */
+            /** @description `not_replicated`, `no_fork`, `node_refused`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9427,7 +9234,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `not_replicated`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd` */
+            /** @description `not_replicated`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9490,15 +9297,6 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -9554,7 +9352,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `not_replicated`, `no_cluster` */
+            /** @description `not_replicated` */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -2,6 +2,7 @@
 //! not suitable, if any.
 
 use api::{Candidate, ClusterNode, Missing, Pool, PoolState, VolumeKind};
+use axum::http::StatusCode;
 use base::ByteLen;
 
 /// The requirements for the place.
@@ -109,6 +110,15 @@ fn in_pools(wanted: &Wanted<'_>, node: u16, name: &str, pools: &[&Pool]) -> Cand
         return of_pool("no_space", text);
     }
     Candidate { node, node_name: name.to_owned(), pool: Some(pool.name.clone()), rule: None, text: room }
+}
+
+/// The status of a call that this rule refuses.
+pub(super) fn status_of(rule: &str) -> StatusCode {
+    match rule {
+        "no_space" => StatusCode::INSUFFICIENT_STORAGE,
+        "node_not_found" | "pool_not_found" => StatusCode::NOT_FOUND,
+        _ => StatusCode::CONFLICT,
+    }
 }
 
 fn refused((node, name): (u16, &str), pool: Option<&str>, rule: &str, text: String) -> Candidate {

@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::ByteLen;
 
+use super::candidates::status_of;
 use super::creation::{candidates_for, with_candidates};
 use super::whole;
 use crate::http::dry_run::{self, Asked};
@@ -95,7 +96,7 @@ async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result
     if let Some(bad) = found.iter().find(|found| found.rule.is_some()) {
         let detail = format!("cannot add a copy of volume {name} on node {}: {}", copy.node, bad.text);
         let code = bad.rule.clone().unwrap_or_default();
-        return Err(Refusal::new(StatusCode::CONFLICT, code, detail).candidates(found));
+        return Err(Refusal::new(status_of(&code), code, detail).candidates(found));
     }
     let mut steps = vec![format!("node {} receives all {} of volume {name}", copy.node, ByteLen(asked.size))];
     if let Some(from) = copy.instead_of {

@@ -114,8 +114,11 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
 fn taken<'a>(found: &'a [Candidate], ranking: &Ranking) -> Result<Vec<&'a Candidate>, Refusal> {
     let refused = |bad: &Candidate| {
         let code = bad.rule.clone().unwrap_or_default();
-        let status = if code == "no_space" { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::CONFLICT };
-        Refusal::new(status, code, format!("cannot create the volume on {}: {}", bad.node_name, bad.text))
+        Refusal::new(
+            candidates::status_of(&code),
+            code,
+            format!("cannot create the volume on {}: {}", bad.node_name, bad.text),
+        )
     };
     let of_node = |node: &u16| found.iter().find(|found| found.node == *node);
     let ranked: Vec<&Candidate> = ranking.nodes.iter().filter_map(of_node).collect();
