@@ -38,8 +38,8 @@ fn groups(node: &Node) -> usize {
     node.ursa_json(&["host", "list"]).as_array().expect("a list").len()
 }
 
-/// The directory with the certificates and the record of a node: that of the highest number, since a node that
-/// has joined has been the first one of a cluster of its own before.
+/// The directory with the certificates and the record of a node: that of the highest number, since a node
+/// that has joined has been the first one of a cluster of its own before.
 fn place_of(node: &Node) -> PathBuf {
     let places = fs::read_dir(node.data_dir().join("cluster")).expect("it is in a cluster");
     let places = places.map(|place| place.expect("it can be read").path());

@@ -226,8 +226,8 @@ impl Control {
         Ok(self.place().filter(is_it).ok_or_else(changed)?)
     }
 
-    /// Lets other nodes join the cluster of this node: it listens for them at these addresses. If the settings
-    /// name etcd, the node moves its record there first.
+    /// Lets other nodes join the cluster of this node: it listens for them at these addresses. If the
+    /// settings name etcd, the node moves its record there first.
     ///
     /// # Errors
     /// Others can join already; the node cannot listen there; files or etcd cannot be written.
@@ -257,8 +257,8 @@ impl Control {
         .await
     }
 
-    /// Creates a cluster in which this node listens at no address, and begins its first life there. The changes
-    /// in `also` become durable in the same step as the node's place. The caller holds the record.
+    /// Creates a cluster in which this node listens at no address, and begins its first life there. The
+    /// changes in `also` become durable in the same step as the node's place. The caller holds the record.
     ///
     /// # Errors
     /// Files cannot be written. If it is the node's record, the node may be in the cluster after its next

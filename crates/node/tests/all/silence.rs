@@ -219,7 +219,8 @@ fn a_silent_disk_under_the_record_holds_up_what_needs_the_record() {
     each_seed(2, |seed| {
         let (rig, session) = two_pools(seed);
         rig.world.set_disk_latency(rig.server, RECORD, silence());
-        // The cluster's record is elsewhere. The node then keeps the rules in its own, for a start without it.
+        // The cluster's record is elsewhere. The node then keeps the rules in its own, for a start without
+        // it.
         rig.control(|control| async move { map(&control, OTHER, 9).await }).unwrap();
         rig.world.run_for(MOMENT);
         let target = || TargetSpec { name: "iqn.2026-01.org.ursa:x".into(), alias: None, chap: None };

@@ -63,8 +63,8 @@ impl Control {
         self.cluster_failure.borrow().clone()
     }
 
-    /// Begins the life of this start in the node's cluster. If that fails, the node shows why and tries again.
-    /// At its first start, it creates a cluster.
+    /// Begins the life of this start in the node's cluster. If that fails, the node shows why and tries
+    /// again. At its first start, it creates a cluster.
     ///
     /// # Errors
     /// At the first start, when nothing is served yet: the cluster cannot be created.

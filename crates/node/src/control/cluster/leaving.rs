@@ -3,8 +3,8 @@
 //!
 //! The node leaves at its next start, when nothing of the cluster runs yet, for a cluster of its own. The
 //! directory with the certificates and the record stays, because it may contain the key that lets nodes join
-//! the cluster; no other place has the same one. Pools stay as they are. Sole volumes keep the targets and host
-//! groups through which hosts used them; copies of the cluster's volumes are listed, but not served.
+//! the cluster; no other place has the same one. Pools stay as they are. Sole volumes keep the targets and
+//! host groups through which hosts used them; copies of the cluster's volumes are listed, but not served.
 //!
 //! A node whose directory is missing stays in its cluster until an administrator decides otherwise: the
 //! directory may be on a file system that is not mounted yet. The node serves its sole volumes

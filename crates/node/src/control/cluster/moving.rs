@@ -2,8 +2,8 @@
 //!
 //! It leaves the cluster of its own for the new one, as it would for another node's
 //! ([`switching`](super::switching)). The new record gets what nobody else knows before the node takes its
-//! place there. So if the node crashes, it is in its own cluster as before, or it is in the new one, which has
-//! everything.
+//! place there. So if the node crashes, it is in its own cluster as before, or it is in the new one, which
+//! has everything.
 
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -51,8 +51,8 @@ impl Control {
         Ok(Some(keeper.freeze().await?))
     }
 
-    /// The keeper of the cluster that this node leaves if it joins `cluster`; `None`: it has lost all files of
-    /// it.
+    /// The keeper of the cluster that this node leaves if it joins `cluster`; `None`: it has lost all files
+    /// of it.
     ///
     /// # Errors
     /// The node cannot leave its cluster for that one: [`EnterError::Already`], [`EnterError::NotAlone`],

@@ -150,8 +150,8 @@ impl Control {
         }
     }
 
-    /// New copies of a pool whose volumes the record does not list, although nobody is creating them: the node
-    /// crashed in between. Nobody has used them, and nobody was told that they exist.
+    /// New copies of a pool whose volumes the record does not list, although nobody is creating them: the
+    /// node crashed in between. Nobody has used them, and nobody was told that they exist.
     fn left_new(&self, keeper: &Keeper, pool: &Pool) -> Vec<VolumeId> {
         let mut new = pool.new_copies();
         // The volume itself may be in a pool that is not open.
