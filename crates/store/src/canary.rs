@@ -19,6 +19,12 @@ pub enum Canary {
     RecordCached,
     /// Hosts' data gets the segments that are kept for the cleaner and for UNMAP.
     ReserveToHosts,
+    /// A place is freed although a snapshot needs it.
+    FreeKept,
+    /// A snapshot is noted before what it holds is durable.
+    SnapshotUnflushed,
+    /// What a deleted snapshot had replaces what the one before it has.
+    FoldOver,
     /// Operations on a part are not held back while it moves to another disk.
     MoveUnheld,
     /// A part that moves to another disk is not copied.

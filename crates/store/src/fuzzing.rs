@@ -10,7 +10,8 @@ use crate::copy::PoolMark;
 use crate::extent::ExtentRun;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, HostId, PoolId, VolumeId};
-use crate::log::leaf::{self, Leaf, Spots};
+use crate::log::leaf::{self, Era, Leaf, LeafKey, Spots};
+use crate::log::marks::{Mark, Marks, Standing};
 use crate::log::pack::{Packer, unpack};
 use crate::log::place::{Place, SEGMENT_SLOTS_MIN, SLOT_BYTES, SLOT_QUARTERS, Size, Spot, Stored};
 use crate::log::record::{Entry, Head, Stream, What};
@@ -69,14 +70,14 @@ pub fn log_root(content: &[u8]) {
 /// Decodes a leaf with this content, with whichever key, and looks up all of it.
 pub fn log_leaf(content: &[u8]) {
     let mut bytes = content.to_vec();
-    if bytes.len() < 32 {
+    if bytes.len() < 100 {
         return;
     }
     let crc = crc32c(&bytes[8..]);
     bytes[4..8].copy_from_slice(&crc.to_le_bytes());
     let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let branch = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
-    if let Some(leaf) = Leaf::check(&bytes, (branch, field(12)), field(24)) {
+    let short = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    if let Some(leaf) = Leaf::check(&bytes, (Era::new(short(8), short(96)), field(12)), field(24)) {
         let spots = leaf.spots();
         let mut tail = spots[100..].to_vec();
         leaf.read(100, &mut tail);
@@ -130,7 +131,7 @@ pub fn log_block(content: &[u8]) {
 
 /// Seeds for [`log_head`], [`log_root`], [`log_leaf`], [`log_state`] and [`log_state_slot`], in this order.
 pub fn log_seeds() -> [Vec<u8>; 5] {
-    let leaf = leaf::encode((7, 3), LEAF_GENERATION, &leaf_example()).expect("it has blocks");
+    let leaf = leaf::encode(LEAF_KEY, LEAF_GENERATION, &leaf_example()).expect("it has blocks");
     let state = state_example();
     let state = state.encode_with(&state.leaves);
     let slot = state::into_slots(&state, root_example().number, 0..1).to_vec();
@@ -211,7 +212,8 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
     }
 }
 
-/// A block, a moved block, zeros, a block in a half of a slot, and a moved block in a quarter.
+/// A block, a moved block, zeros, a block in a half of a slot, a moved block in a quarter, a snapshot that
+/// was taken, and one that was deleted.
 pub(crate) fn head_example() -> Head {
     let moved = What::Moved { crc: 0x1122_3344, from: Place::new(0x01_0203, 0x2345) };
     let from = Place::at(0x01_0203, 0x2345 * SLOT_QUARTERS + 2, Size::Quarter);
@@ -226,13 +228,16 @@ pub(crate) fn head_example() -> Head {
         entries: vec![
             Entry {
                 branch: 7,
+                era: 0,
                 block: 0x01_0203_0405,
                 what: What::Block { crc: 0xdead_beef, size: Size::Whole },
             },
-            Entry { branch: 7, block: 9, what: moved },
-            Entry { branch: 8, block: 16, what: What::Zeros { count: 1000 } },
-            Entry { branch: 7, block: 10, what: packed },
-            Entry { branch: 7, block: 11, what: What::Moved { crc: 0x99aa_bbcc, from } },
+            Entry { branch: 7, era: 0, block: 9, what: moved },
+            Entry { branch: 8, era: 0, block: 16, what: What::Zeros { count: 1000 } },
+            Entry { branch: 7, era: 6, block: 10, what: packed },
+            Entry { branch: 7, era: 5, block: 11, what: What::Moved { crc: 0x99aa_bbcc, from } },
+            Entry { branch: 7, era: 6, block: 0x6543_2100, what: What::Taken { snapshot: 0x0807_0605 } },
+            Entry { branch: 8, era: 4, block: 0, what: What::Deleted { snapshot: 9 } },
         ],
     }
 }
@@ -254,29 +259,45 @@ pub(crate) fn root_example() -> Root {
     }
 }
 
-/// Two data segments, one of them with compressed blocks, a map segment, and a leaf.
+/// Three snapshots, two data segments, one of them with compressed blocks, a map segment, a leaf, and one of
+/// a snapshot.
 pub(crate) fn state_example() -> State {
     let (generation, bits) = (0x8877_6655_4433_2211, vec![0x8005]);
     let data = DataSegment { generation, newest: 257, packed: false, bits };
     let bits = vec![0xf000_0000_0000_0016];
     let packed = DataSegment { generation: 8, newest: 256, packed: true, bits };
+    let mut marks = Marks::starting(11);
+    for (branch, era, standing) in
+        [(7, 6, Standing::Kept), (7, 9, Standing::Deleted), (8, 10, Standing::Taking)]
+    {
+        marks.push(branch, Mark { era, id: 0x0807_0600 + u64::from(era), time: 0x6543_2100, standing });
+    }
+    let now = LeafPlace { segment: 5, at: 64, len: 2, blocks: 3, quarters: 10 };
+    // One block of it read as zeros.
+    let past = LeafPlace { segment: 5, at: 66, len: 2, blocks: 2, quarters: 6 };
     State {
+        marks,
         data: [(2, data), (3, packed)].into(),
         map: [(5, 7)].into(),
-        leaves: [((7, 3), LeafPlace { segment: 5, at: 64, len: 2, blocks: 3, quarters: 10 })].into(),
+        leaves: [((Era::first(7), 3), now), (LEAF_KEY, past)].into(),
     }
 }
+
+/// The leaf of [`leaf_example`].
+pub(crate) const LEAF_KEY: LeafKey = (Era { branch: 7, number: 6 }, 3);
 
 /// The generation of the segment of [`leaf_example`].
 pub(crate) const LEAF_GENERATION: u64 = 0x8877_6655_4433_2211;
 
-/// Blocks 1, 2 (in a half of a slot) and 511 of leaf 3 of branch 7.
+/// Blocks 1, 2 (in a half of a slot), 3 (which read as zeros) and 511 of leaf 3 of branch 7, as they were
+/// when era 6 began.
 pub(crate) fn leaf_example() -> Spots {
     let mut spots = [Spot::Nothing; leaf::LEAF_BLOCKS as usize];
     let place = Place::new(0x01_0203, 0x2345);
     let half = Place::at(5, 2 * SLOT_QUARTERS + 2, Size::Half);
     spots[1] = Spot::At(Stored { place, crc: 0xdead_beef });
     spots[2] = Spot::At(Stored { place: half, crc: 0x5566_7788 });
+    spots[3] = Spot::Zeros;
     spots[511] = Spot::At(Stored { place: Place::new(5, 1), crc: 0x1122_3344 });
     spots
 }

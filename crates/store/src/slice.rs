@@ -552,6 +552,11 @@ impl Slice {
         conversion.unless_given_up(async move { next.flush().await }, || {}).await
     }
 
+    /// Whether the slice has a second layout, to which its volume is being converted.
+    pub(crate) fn is_converting(&self) -> bool {
+        self.conversion().is_some()
+    }
+
     /// Whether a disk that the slice lies on is out of service, or it is unknown where a part of it lies.
     ///
     /// Writes to it then fail with [`SliceError::Offline`] until the pool is reopened.
@@ -637,7 +642,7 @@ impl Slice {
         assert!(page < pages, "page {page} is outside a map of {pages}");
     }
 
-    fn check(&self, offset: ByteOffset, len: ByteLen) {
+    pub(crate) fn check(&self, offset: ByteOffset, len: ByteLen) {
         let end = offset.0.checked_add(len.0);
         assert!(
             end.is_some_and(|end| end <= self.len().0),

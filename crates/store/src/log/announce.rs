@@ -125,11 +125,13 @@ impl Running {
         if let Some(zone) = self.zone_to_return() {
             self.segments.retire_zone(zone);
         }
+        self.remove_marks(handle);
         let used = self.segments.used.values();
         let data = used.filter(|used| used.kind == Kind::Data).count();
         let map = self.segments.used.len() - data;
         let packed = self.segments.packed as usize;
-        let rough = state::encoded_len(data, packed, map, self.leaves.len(), self.segments.slots);
+        let (marks, leaves) = (self.marks.len(), self.leaves.len());
+        let rough = state::encoded_len(marks, data, packed, map, leaves, self.segments.slots);
         // Writing the state may open map segments for each copy, each of which is an entry in it.
         let opened = 2 * (rough.div_ceil(STATE_BYTES * self.segments.slots as usize) + 1);
         let slots = (rough + opened * MAP_ENTRY_BYTES).div_ceil(STATE_BYTES);
@@ -241,6 +243,8 @@ impl Running {
             }
         }
         let mut bytes = Vec::with_capacity(len);
+        // At once, because snapshots may be taken while the rest is encoded.
+        state::encode_marks(&self.marks, &mut bytes);
         bytes.extend_from_slice(&(data.len() as u32).to_le_bytes());
         let mut crc = Crc32c::new();
         crc.update(&bytes);
@@ -263,7 +267,8 @@ impl Running {
             (*segment, DataSegment { bits: bits.clone(), ..data.clone() })
         };
         let data = data.iter().map(with_bits).collect();
-        state::State { data, map: map.clone(), leaves: BTreeMap::new() }.encode_with(&self.leaves)
+        let (marks, map) = (self.marks.clone(), map.clone());
+        state::State { marks, data, map, leaves: BTreeMap::new() }.encode_with(&self.leaves)
     }
 
     /// Encodes some more of the state. Returns whether that was the rest.

@@ -14,6 +14,8 @@ use rt::sync::oneshot;
 use rt::{DiskError, Durability};
 
 use super::changes::{Changes, Move};
+use super::leaf::Era;
+use super::marks::{Mark, Standing};
 use super::place::{Place, SLOT_BYTES, Size, Stored};
 use super::queue::{Item, Request, Taken, Ticket};
 use super::record::{
@@ -44,6 +46,8 @@ pub(super) struct Record {
 /// A live block that the cleaner moves.
 pub(super) struct Survivor {
     pub branch: u32,
+    /// The era in which the block was written, as its record says.
+    pub era: u32,
     pub block: u64,
     pub from: Place,
     /// The generation of the segment that the block comes from.
@@ -66,27 +70,35 @@ impl Running {
         let mut layout = Layout::new(entries.len());
         let mut dead = Vec::new();
         for run in entries.chunk_by(Entry::is_followed_by) {
-            let Entry { branch, block, what } = run[0];
+            let Entry { branch, era, block, what } = run[0];
+            // The snapshot may have been removed since the record was made.
+            let known = Era::new(branch, self.marks.known(branch, era));
             match what {
                 What::Block { size, .. } => {
                     let at = head.behind(layout.take(size, run.len()), size);
                     let (slots, crcs) = (at.run(run.len() as u16), run.iter().filter_map(Entry::crc));
                     self.segments.set(slots);
                     self.used.entry(branch).or_default().add(Usage::of(slots));
-                    self.table(sequence).write(branch, block, at, crcs, &mut dead);
+                    self.table(sequence).write(known, block, at, crcs, &mut dead);
                 }
                 What::Zeros { count } => {
                     self.zeroed += count;
-                    self.table(sequence).zero(branch, block, count, &mut dead);
+                    self.table(sequence).zero(known, block, count, &mut dead);
                 }
                 What::Moved { crc, from } => {
                     let at = head.behind(layout.take(from.size(), 1), from.size());
                     self.segments.set(at.run(1));
                     let moved = Move { from, to: Stored { place: at, crc }, sequence };
-                    if let Some(earlier) = self.table(sequence).moved(branch, block, moved) {
+                    let written = Era::new(branch, era);
+                    if let Some(earlier) = self.table(sequence).moved(written, block, moved) {
                         self.segments.clear(earlier.run(1));
                     }
                 }
+                What::Taken { snapshot } => {
+                    let mark = Mark { era, id: snapshot, time: block, standing: Standing::Kept };
+                    self.marks.taken(branch, mark);
+                }
+                What::Deleted { .. } => self.marks.delete(Era::new(branch, era)),
             }
             // The map never named these slots, and their segments are recent, so nothing depends on them.
             for slots in dead.drain(..) {
@@ -184,6 +196,11 @@ impl Running {
             return None;
         }
         taken.durable |= std::mem::take(&mut self.append.word);
+        if !self.marks.is_empty() {
+            for entry in taken.entries.iter_mut().filter(|entry| !entry.is_of_snapshot()) {
+                entry.era = self.marks.current(entry.branch);
+            }
+        }
         arrange(&mut taken.entries, &mut taken.data);
         let blocks = taken.entries.iter().filter(|entry| entry.has_data()).count() as u64;
         if self.is_paced() {
@@ -339,7 +356,7 @@ impl Inner {
     pub(super) fn survivors_record(&self, survivors: Vec<Survivor>) -> Option<(Head, Chain)> {
         let entry = |survivor: &Survivor| {
             let what = What::Moved { crc: survivor.crc, from: survivor.from };
-            Entry { branch: survivor.branch, block: survivor.block, what }
+            Entry { branch: survivor.branch, era: survivor.era, block: survivor.block, what }
         };
         debug_assert!(
             survivors.iter().all(|survivor| self.state.borrow().is_in_place(survivor)),

@@ -1,12 +1,13 @@
 //! The table of changes: what was written since the map was last merged. Reads look here first.
 //!
 //! An entry is a run of blocks that one record has in consecutive places of one size, or a range that reads
-//! as zeros. Entries never overlap, so a block has at most one entry, its newest change. Moves by the cleaner
-//! are kept separately: until the next merge, a block is read from its old place.
+//! as zeros. Entries of an era never overlap, so a block has at most one entry in each: its newest change
+//! before the next snapshot. Moves by the cleaner are kept separately: until the next merge, a block is read
+//! from its old place.
 
 use std::collections::BTreeMap;
 
-use super::leaf::{LEAF_BLOCKS, LeafKey};
+use super::leaf::{Era, GroupKey, LEAF_BLOCKS, LeafKey};
 use super::place::{Place, Slots, Spot, Stored};
 use super::state::LeafPlace;
 
@@ -54,8 +55,10 @@ pub(crate) struct Move {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
-    /// By branch and first block.
-    entries: BTreeMap<(u32, u64), Change>,
+    /// By era and first block.
+    entries: BTreeMap<(Era, u64), Change>,
+    /// There may be entries of eras that begin with a snapshot.
+    has_later_eras: bool,
     /// How many blocks have a place here, and how many of the entries are ranges of zeros.
     blocks: usize,
     ranges: usize,
@@ -64,7 +67,8 @@ pub(crate) struct Changes {
     /// The checksums of all blocks that were entered, including those that were overwritten since: 4 bytes
     /// for each block that a replay may have to read.
     crcs: Vec<u32>,
-    moves: BTreeMap<(u32, u64), Move>,
+    /// By branch, block, and the era in which the block was written.
+    moves: BTreeMap<(u32, u64, u32), Move>,
     /// How many quarters of slots the moved blocks take.
     moved_quarters: u64,
 }
@@ -99,7 +103,7 @@ impl Changes {
     /// that become dead are added to `dead`.
     pub(crate) fn write(
         &mut self,
-        branch: u32,
+        era: Era,
         block: u64,
         place: Place,
         crcs: impl Iterator<Item = u32>,
@@ -108,13 +112,14 @@ impl Changes {
         let at = self.crcs.len();
         self.crcs.extend(crcs);
         let count = self.crcs.len() - at;
+        self.has_later_eras |= era.number > 0;
         if count > 1 || self.has_runs() {
-            self.cut(branch, block, count as u64, dead);
+            self.cut(era, block, count as u64, dead);
         }
         self.blocks += count;
         self.quarters += count as u64 * u64::from(place.size().quarters());
         let change = Change::Blocks { place, count: count as u16, crcs: at as u32 };
-        if let Some(Change::Blocks { place, .. }) = self.entries.insert((branch, block), change) {
+        if let Some(Change::Blocks { place, .. }) = self.entries.insert((era, block), change) {
             self.blocks -= 1;
             self.quarters -= u64::from(place.size().quarters());
             Slots::add(dead, place);
@@ -122,19 +127,21 @@ impl Changes {
     }
 
     /// Enters a range that reads as zeros. Slots that become dead are added to `dead`.
-    pub(crate) fn zero(&mut self, branch: u32, block: u64, count: u64, dead: &mut Vec<Slots>) {
+    pub(crate) fn zero(&mut self, era: Era, block: u64, count: u64, dead: &mut Vec<Slots>) {
         if count > 0 {
-            self.cut(branch, block, count, dead);
-            self.entries.insert((branch, block), Change::Zeros(count));
+            self.has_later_eras |= era.number > 0;
+            self.cut(era, block, count, dead);
+            self.entries.insert((era, block), Change::Zeros(count));
             self.ranges += 1;
         }
     }
 
-    /// Enters a block that the cleaner has copied. Returns the place of an earlier copy, which is dead now.
-    pub(crate) fn moved(&mut self, branch: u32, block: u64, moved: Move) -> Option<Place> {
+    /// Enters a block that was written in this era, and that the cleaner has copied. Returns the place of an
+    /// earlier copy, which is dead now.
+    pub(crate) fn moved(&mut self, era: Era, block: u64, moved: Move) -> Option<Place> {
         let quarters = |moved: Move| u64::from(moved.to.place.size().quarters());
         self.moved_quarters += quarters(moved);
-        let earlier = self.moves.insert((branch, block), moved)?;
+        let earlier = self.moves.insert((era.branch, block, era.number), moved)?;
         self.moved_quarters -= quarters(earlier);
         Some(earlier.to.place)
     }
@@ -146,30 +153,30 @@ impl Changes {
 
     /// The entry that begins before a block and covers it, too: its first block, and what it says about the
     /// blocks before this one, and from this one on.
-    fn across(&self, branch: u32, block: u64) -> Option<(u64, Change, Change)> {
+    fn across(&self, era: Era, block: u64) -> Option<(u64, Change, Change)> {
         if !self.has_runs() {
             return None;
         }
-        let ((_, start), change) = self.entries.range((branch, 0)..(branch, block)).next_back()?;
+        let ((_, start), change) = self.entries.range((era, 0)..(era, block)).next_back()?;
         let (before, behind) = change.split(block - start)?;
         Some((*start, before, behind))
     }
 
     /// Makes an entry that covers a block begin there.
-    fn split(&mut self, branch: u32, block: u64) {
-        if let Some((start, before, behind)) = self.across(branch, block) {
-            self.entries.insert((branch, start), before);
-            self.entries.insert((branch, block), behind);
+    fn split(&mut self, era: Era, block: u64) {
+        if let Some((start, before, behind)) = self.across(era, block) {
+            self.entries.insert((era, start), before);
+            self.entries.insert((era, block), behind);
             self.ranges += usize::from(matches!(behind, Change::Zeros(_)));
         }
     }
 
     /// Removes the entries of a range.
-    fn cut(&mut self, branch: u32, block: u64, count: u64, dead: &mut Vec<Slots>) {
+    fn cut(&mut self, era: Era, block: u64, count: u64, dead: &mut Vec<Slots>) {
         let end = block + count;
-        self.split(branch, block);
-        self.split(branch, end);
-        for (_, change) in self.entries.extract_if((branch, block)..(branch, end), |_, _| true) {
+        self.split(era, block);
+        self.split(era, end);
+        for (_, change) in self.entries.extract_if((era, block)..(era, end), |_, _| true) {
             match change {
                 Change::Blocks { place, count, .. } => {
                     let slots = place.run(count);
@@ -183,15 +190,51 @@ impl Changes {
     }
 
     /// The entries that touch a range, in order. One that begins before the range is cut there.
-    fn within(&self, branch: u32, block: u64, count: u64) -> impl Iterator<Item = (u64, Change)> {
-        let across = self.across(branch, block).map(|(_, _, behind)| (block, behind));
-        let inside = self.entries.range((branch, block)..(branch, block + count));
+    fn within(&self, era: Era, block: u64, count: u64) -> impl Iterator<Item = (u64, Change)> {
+        let across = self.across(era, block).map(|(_, _, behind)| (block, behind));
+        let inside = self.entries.range((era, block)..(era, block + count));
         across.into_iter().chain(inside.map(|((_, start), change)| (*start, *change)))
     }
 
-    /// Applies the table's entries for the blocks from `block` on to `spots`.
-    pub(crate) fn overlay(&self, branch: u32, block: u64, spots: &mut [Spot]) {
-        for (start, change) in self.within(branch, block, spots.len() as u64) {
+    /// The eras of a branch of which the table has entries, in order.
+    ///
+    /// Without snapshots there is only the first one, and nothing is looked up.
+    pub(crate) fn eras(&self, branch: u32) -> impl Iterator<Item = Era> {
+        let first = Era::first(branch);
+        let first = if self.has_later_eras { self.next_era(first) } else { Some(first) };
+        let next = move |era: &Era| {
+            let number = era.number.checked_add(1).filter(|_| self.has_later_eras)?;
+            self.next_era(Era { number, ..*era })
+        };
+        std::iter::successors(first, next)
+    }
+
+    /// The first era of the same branch, from this one on, of which the table has an entry.
+    fn next_era(&self, from: Era) -> Option<Era> {
+        let next = self.entries.range((from, 0)..).next().map(|((era, _), _)| *era);
+        next.filter(|era| era.branch == from.branch)
+    }
+
+    /// Whether the table has an entry of this era.
+    pub(crate) fn has_era(&self, era: Era) -> bool {
+        self.next_era(era) == Some(era)
+    }
+
+    /// Whether an entry of this era concerns a leaf of this number.
+    pub(crate) fn touches(&self, era: Era, number: u64) -> bool {
+        self.within(era, number * LEAF_BLOCKS, LEAF_BLOCKS).next().is_some()
+    }
+
+    /// Applies the table's entries for the blocks from `block` on to `spots`: those of eras before `until`,
+    /// in order.
+    pub(crate) fn overlay_until(&self, branch: u32, until: Option<u32>, block: u64, spots: &mut [Spot]) {
+        let eras = self.eras(branch).take_while(|era| until.is_none_or(|until| era.number < until));
+        eras.for_each(|era| self.overlay(era, block, spots));
+    }
+
+    /// Applies the table's entries of one era for the blocks from `block` on to `spots`.
+    pub(crate) fn overlay(&self, era: Era, block: u64, spots: &mut [Spot]) {
+        for (start, change) in self.within(era, block, spots.len() as u64) {
             let spots = &mut spots[(start - block) as usize..];
             let count = change.blocks().min(spots.len() as u64) as usize;
             match change {
@@ -206,10 +249,14 @@ impl Changes {
         }
     }
 
-    /// Whether the entries cover all of a range, so that the map is not needed.
+    /// Whether the entries cover all of a range, so that the map is not needed for what it reads as now.
     pub(crate) fn covers(&self, branch: u32, block: u64, count: u64) -> bool {
+        self.eras(branch).any(|era| self.covers_in(era, block, count))
+    }
+
+    fn covers_in(&self, era: Era, block: u64, count: u64) -> bool {
         let mut at = block;
-        for (start, change) in self.within(branch, block, count) {
+        for (start, change) in self.within(era, block, count) {
             if start > at {
                 return false;
             }
@@ -223,46 +270,59 @@ impl Changes {
         self.entries.len() + self.moves.len()
     }
 
-    /// How many of them begin in a leaf.
-    pub(crate) fn entries_of(&self, (branch, number): LeafKey) -> usize {
+    /// How many of them begin in the leaves of a group.
+    pub(crate) fn entries_of(&self, (branch, number): GroupKey) -> usize {
         let first = number * LEAF_BLOCKS;
-        let blocks = (branch, first)..(branch, first + LEAF_BLOCKS);
-        self.entries.range(blocks.clone()).count() + self.moves.range(blocks).count()
+        let of_era = |era| self.entries.range((era, first)..(era, first + LEAF_BLOCKS)).count();
+        let moves = self.moves.range((branch, first, 0)..(branch, first + LEAF_BLOCKS, 0)).count();
+        self.eras(branch).map(of_era).sum::<usize>() + moves
     }
 
-    /// The moves of a leaf's blocks.
-    pub(crate) fn moves_of(&self, (branch, number): LeafKey) -> impl Iterator<Item = (u64, Move)> {
+    /// The moves of blocks of a group: the era in which the block was written, the block, and the move.
+    pub(crate) fn moves_of(&self, (branch, number): GroupKey) -> impl Iterator<Item = (u32, u64, Move)> {
         let first = number * LEAF_BLOCKS;
-        let moves = self.moves.range((branch, first)..(branch, first + LEAF_BLOCKS));
-        moves.map(|((_, block), moved)| (*block, *moved))
+        let moves = self.moves.range((branch, first, 0)..(branch, first + LEAF_BLOCKS, 0));
+        moves.map(|((_, block, era), moved)| (*era, *block, *moved))
     }
 
-    /// The first leaf, from `from` on, that the table changes. A range of zeros changes only leaves that are
-    /// in the map.
-    pub(crate) fn next_leaf(&self, from: LeafKey, map: &BTreeMap<LeafKey, LeafPlace>) -> Option<LeafKey> {
-        let moved = self.moves.range((from.0, from.1 * LEAF_BLOCKS)..).next();
-        let moved = moved.map(|((branch, block), _)| (*branch, block / LEAF_BLOCKS));
-        let changed = self.next_changed_leaf(from, map);
+    /// The first group, from `from` on, of which the table changes a leaf. A range of zeros changes only
+    /// leaves that are in the map.
+    pub(crate) fn next_group(&self, from: GroupKey, map: &BTreeMap<LeafKey, LeafPlace>) -> Option<GroupKey> {
+        let moved = self.moves.range((from.0, from.1 * LEAF_BLOCKS, 0)..).next();
+        let moved = moved.map(|((branch, block, _), _)| (*branch, block / LEAF_BLOCKS));
+        let changed = self.next_changed_group(from, map);
         moved.into_iter().chain(changed).min()
     }
 
     /// The same, if moves do not count.
-    pub(crate) fn next_changed_leaf(
+    pub(crate) fn next_changed_group(
         &self,
-        from: LeafKey,
+        from: GroupKey,
         map: &BTreeMap<LeafKey, LeafPlace>,
-    ) -> Option<LeafKey> {
-        let first = (from.0, from.1 * LEAF_BLOCKS);
-        let across = self.across(first.0, first.1).map(|(_, _, behind)| (first, behind));
-        let inside = self.entries.range(first..).map(|(key, change)| (*key, *change));
-        for ((branch, start), change) in across.into_iter().chain(inside) {
+    ) -> Option<GroupKey> {
+        let (mut branch, mut number) = from;
+        loop {
+            let changed = self.eras(branch).filter_map(|era| self.next_changed_leaf(era, number, map));
+            if let Some(number) = changed.min() {
+                return Some((branch, number));
+            }
+            branch = self.next_branch(branch.checked_add(1)?)?;
+            number = 0;
+        }
+    }
+
+    /// The first leaf of the branch, from `number` on, that the entries of an era change.
+    fn next_changed_leaf(&self, era: Era, number: u64, map: &BTreeMap<LeafKey, LeafPlace>) -> Option<u64> {
+        let first = number * LEAF_BLOCKS;
+        for (start, change) in self.within(era, first, u64::MAX - first) {
             let leaf = start / LEAF_BLOCKS;
             match change {
-                Change::Blocks { .. } => return Some((branch, leaf)),
+                Change::Blocks { .. } => return Some(leaf),
                 Change::Zeros(zeros) => {
                     let last = (start + zeros - 1) / LEAF_BLOCKS;
-                    if let Some((key, _)) = map.range((branch, leaf)..=(branch, last)).next() {
-                        return Some(*key);
+                    let now = Era::first(era.branch);
+                    if let Some(((_, leaf), _)) = map.range((now, leaf)..=(now, last)).next() {
+                        return Some(*leaf);
                     }
                 }
             }
@@ -270,15 +330,19 @@ impl Changes {
         None
     }
 
-    /// The first block of a branch, from `block` on, that has a place in the table.
+    /// The first block of a branch, from `block` on, that has a place in the table, perhaps one of an earlier
+    /// era.
     pub(crate) fn next_block(&self, branch: u32, block: u64) -> Option<u64> {
-        let mut entries = self.within(branch, block, u64::MAX - block);
-        entries.find(|(_, change)| matches!(change, Change::Blocks { .. })).map(|(start, _)| start)
+        let next = |era| {
+            let mut entries = self.within(era, block, u64::MAX - block);
+            entries.find(|(_, change)| matches!(change, Change::Blocks { .. })).map(|(start, _)| start)
+        };
+        self.eras(branch).filter_map(next).min()
     }
 
     /// The first branch, from `from` on, of which the table has an entry.
     pub(crate) fn next_branch(&self, from: u32) -> Option<u32> {
-        self.entries.range((from, 0)..).next().map(|((branch, _), _)| *branch)
+        self.entries.range((Era::first(from), 0)..).next().map(|((era, _), _)| era.branch)
     }
 
     /// All places in the table, including those of moves: for checks.
@@ -308,9 +372,13 @@ mod tests {
 
     /// Writes a run. Returns the slots that become dead.
     fn write(table: &mut Changes, branch: u32, block: u64, count: u64, number: u32) -> Vec<Slots> {
+        write_in(table, Era::first(branch), block, count, number)
+    }
+
+    fn write_in(table: &mut Changes, era: Era, block: u64, count: u64, number: u32) -> Vec<Slots> {
         let mut dead = Vec::new();
         let crcs = (0..count).map(|index| stored(number, index).crc);
-        table.write(branch, block, stored(number, 0).place, crcs, &mut dead);
+        table.write(era, block, stored(number, 0).place, crcs, &mut dead);
         dead
     }
 
@@ -333,7 +401,7 @@ mod tests {
                     .collect();
                 let dead = if zeros && rng.one_in(3) {
                     let mut dead = Vec::new();
-                    table.zero(1, block, count, &mut dead);
+                    table.zero(Era::first(1), block, count, &mut dead);
                     obvious.extend(blocks.map(|block| (block, Spot::Nothing)));
                     dead
                 } else {
@@ -350,7 +418,7 @@ mod tests {
                 assert_eq!(table.places().len(), stored_blocks);
                 let (from, len) = (rng.below(30), 1 + rng.below(30));
                 let mut spots = vec![Spot::At(stored(1000, 0)); len as usize];
-                table.overlay(1, from, &mut spots);
+                table.overlay_until(1, None, from, &mut spots);
                 let expected = |block| obvious.get(&block).copied().unwrap_or(Spot::At(stored(1000, 0)));
                 assert_eq!(spots, (from..from + len).map(expected).collect::<Vec<Spot>>());
                 assert_eq!(
@@ -361,15 +429,15 @@ mod tests {
                 assert_eq!(table.next_block(1, from), next.map(|(block, _)| *block));
             }
             let mut spots = [Spot::Nothing; 4];
-            table.overlay(2, 0, &mut spots);
+            table.overlay_until(2, None, 0, &mut spots);
             assert_eq!(spots, [Spot::Nothing; 4], "another branch");
         }
     }
 
-    fn leaves(table: &Changes, map: &BTreeMap<LeafKey, LeafPlace>) -> Vec<LeafKey> {
+    fn groups(table: &Changes, map: &BTreeMap<LeafKey, LeafPlace>) -> Vec<GroupKey> {
         let mut found = Vec::new();
         let mut from = (0, 0);
-        while let Some(key) = table.next_leaf(from, map) {
+        while let Some(key) = table.next_group(from, map) {
             found.push(key);
             from = (key.0, key.1 + 1);
         }
@@ -379,11 +447,40 @@ mod tests {
     #[test]
     fn a_range_of_zeros_matters_where_the_map_has_leaves() {
         let place = LeafPlace { segment: 0, at: 0, len: 1, blocks: 1, quarters: 4 };
-        let map = BTreeMap::from([((1, 7), place), ((1, 5000), place), ((2, 1), place)]);
+        let leaves = [(1, 7), (1, 5000), (2, 1)].map(|(branch, leaf)| ((Era::first(branch), leaf), place));
+        let past = ((Era::new(1, 4), 9), place);
+        let map = BTreeMap::from_iter(leaves.into_iter().chain([past]));
         let mut table = Changes::default();
-        table.zero(1, 100, 1 << 40, &mut Vec::new());
+        table.zero(Era::first(1), 100, 1 << 40, &mut Vec::new());
         write(&mut table, 3, 1000, 1, 1);
-        assert_eq!(leaves(&table, &map), [(1, 7), (1, 5000), (3, 1)]);
+        assert_eq!(groups(&table, &map), [(1, 7), (1, 5000), (3, 1)]);
+    }
+
+    /// What was written before a snapshot stays in the table beside what was written since.
+    #[test]
+    fn each_era_has_entries_of_its_own() {
+        let mut table = Changes::default();
+        write(&mut table, 1, 10, 4, 1);
+        assert_eq!(write_in(&mut table, Era::new(1, 3), 12, 1, 2), []);
+        table.zero(Era::new(1, 5), 11, 2, &mut Vec::new());
+        write_in(&mut table, Era::new(1, 5), 700, 1, 4);
+        write(&mut table, 2, 0, 1, 5);
+        let spots = |until: Option<u32>| {
+            let mut spots = [Spot::Nothing; 4];
+            table.overlay_until(1, until, 10, &mut spots);
+            spots
+        };
+        let [a, b, c, d] = [0, 1, 2, 3].map(|index| Spot::At(stored(1, index)));
+        let later = Spot::At(stored(2, 0));
+        assert_eq!([Some(1), Some(3)].map(spots), [[a, b, c, d]; 2]);
+        assert_eq!([Some(4), Some(5)].map(spots), [[a, b, later, d]; 2]);
+        assert_eq!(spots(None), [a, Spot::Nothing, Spot::Nothing, d]);
+        assert!(table.covers(1, 11, 2) && !table.covers(1, 11, 9));
+        assert!(table.has_era(Era::new(1, 3)) && !table.has_era(Era::new(1, 4)));
+        assert!(table.touches(Era::new(1, 5), 1) && !table.touches(Era::new(1, 3), 1));
+        assert_eq!(groups(&table, &BTreeMap::new()), [(1, 0), (1, 1), (2, 0)]);
+        assert_eq!((table.entries_of((1, 0)), table.entries_of((1, 1))), (3, 1));
+        assert_eq!((table.next_block(1, 11), table.next_block(1, 14)), (Some(11), Some(700)));
     }
 
     #[test]
@@ -391,12 +488,12 @@ mod tests {
         let mut table = Changes::default();
         write(&mut table, 1, 1000, 160, 1);
         write(&mut table, 1, 5 * LEAF_BLOCKS - 1, 2, 2);
-        assert_eq!(leaves(&table, &BTreeMap::new()), [(1, 1), (1, 2), (1, 4), (1, 5)]);
+        assert_eq!(groups(&table, &BTreeMap::new()), [(1, 1), (1, 2), (1, 4), (1, 5)]);
     }
 
     /// What the limit of memory assumes.
     #[test]
     fn an_entry_is_small() {
-        assert_eq!(size_of::<((u32, u64), Change)>(), 32);
+        assert_eq!(size_of::<((Era, u64), Change)>(), 32);
     }
 }

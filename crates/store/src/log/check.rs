@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::leaf::Leaf;
+use super::leaf::{Era, Leaf};
 use super::place::Place;
 use super::segment::Kind;
-use super::{Inner, Log, Phase, Sweeping};
+use super::{Held, Inner, Log, Phase, Sweeping};
 use crate::slice::{Layout, Slice};
 
 /// Longest time until a log that nobody uses is at rest.
@@ -117,7 +117,7 @@ impl Inner {
             }
             places.push(place);
         };
-        let mut blocks: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut held: BTreeMap<Era, Held> = BTreeMap::new();
         for key in keys {
             let leaf: Leaf = self.leaf(key).await.expect("no fault").expect("it is in the directory");
             let spots = leaf.spots();
@@ -127,7 +127,11 @@ impl Inner {
             assert_eq!(stored.len(), usize::from(known.blocks));
             let quarters: u32 = stored.iter().map(|place| place.size().quarters()).sum();
             assert_eq!(quarters, u32::from(known.quarters));
-            *blocks.entry(key.0).or_default() += stored.len() as u64;
+            if key.0.number > 0 {
+                assert!(self.state.borrow().marks.has(key.0), "{key:?} is of no snapshot");
+                let held = held.entry(key.0).or_default();
+                (held.leaves, held.quarters) = (held.leaves + 1, held.quarters + u64::from(quarters));
+            }
             stored.into_iter().for_each(|place| own(place, "a leaf"));
         }
         let state = self.state.borrow();
@@ -159,6 +163,7 @@ impl Inner {
         assert_eq!(packed, state.segments.packed);
         let grains: u64 = state.leaves.values().map(|place| u64::from(place.len)).sum();
         assert_eq!(grains, live_map);
+        assert_eq!(state.held, held, "what snapshots hold");
         // I3: what branches take.
         let used: u64 = state.used.values().map(|used| used.quarters).sum();
         assert_eq!(used, state.live_quarters());

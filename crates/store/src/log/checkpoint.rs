@@ -5,10 +5,14 @@
 //! needed be reused. A move by the cleaner counts only if the leaf still points at the old place: otherwise,
 //! the block was written meanwhile, and its new place is dead, too.
 //!
-//! Checkpoints also *sweep*: they remove what deleted volumes have left. That comes before the freeze, so
-//! hosts can write meanwhile, and ends soon when something needs the checkpoint. Each removes a bounded
-//! number of leaves, and the next one begins at once, until nothing is left.
+//! What a merge finds overwritten is dead, unless a snapshot needs it: then it goes into a leaf of that
+//! snapshot.
+//!
+//! Checkpoints also *sweep*: they remove what deleted volumes and snapshots have left. That comes before the
+//! freeze, so hosts can write meanwhile, and ends soon when something needs the checkpoint. Each removes a
+//! bounded number of leaves, and the next one begins at once, until nothing is left.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -22,17 +26,18 @@ use super::announce::NewRoot;
 use super::changes::{Changes, Move};
 use super::emptying::EVACUATED_MAX;
 use super::handle::Returned;
-use super::leaf::{self, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
+use super::leaf::{self, Era, GroupKey, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
+use super::marks::Standing;
 use super::place::{Place, SLOT_BYTES, SLOT_QUARTERS, Slots, Spot, Stored};
 use super::replay::{READ_AGAIN, READS_MAX};
 use super::root::Root;
 use super::segment::{Kind, Open, SLOT_GRAINS, Used, Zone};
 use super::state::{LeafPlace, into_slots};
-use super::{Inner, Phase, Request, Running, Sweeping, Usage};
+use super::{Inner, LogHandle, Phase, Request, Running, Sweeping, Usage};
 use crate::canary::{Canary, makes};
 
 /// How many leaves are merged, and read, at a time: 150 KiB.
-const STEP_LEAVES: usize = 32;
+pub(super) const STEP_LEAVES: usize = 32;
 
 /// How many bytes of leaves are written at a time.
 const BATCH_BYTES: usize = 256 << 10;
@@ -67,16 +72,41 @@ pub(super) enum CheckpointError {
     Closed,
 }
 
+/// Leaves of a branch that map the same blocks. They change together: a block that is overwritten goes from
+/// one to another.
+struct Group {
+    key: GroupKey,
+    /// The frozen table changes the branch as it is now.
+    is_changed: bool,
+    /// The eras of leaves that are written somewhere else in any case.
+    forced: Vec<u32>,
+    /// What the blocks of the leaves read as that have been read, by era.
+    leaves: BTreeMap<u32, Box<Spots>>,
+    /// A leaf cannot be read, and the group stays as it is.
+    is_left: bool,
+}
+
+impl Group {
+    fn leaf(&self, era: u32) -> LeafKey {
+        (Era::new(self.key.0, era), self.key.1)
+    }
+}
+
+const NOTHING: Spots = [Spot::Nothing; LEAF_BLOCKS as usize];
+
 /// A leaf after the merge.
 struct Merged {
     key: LeafKey,
     /// 8 KiB, which would be copied with each move otherwise.
     spots: Box<Spots>,
-    /// Slots that the leaf no longer points at, and what those of them take that were blocks which the branch
-    /// no longer has.
+    /// Slots that neither this leaf nor another one of its group points at any more, and what those of them
+    /// take that were blocks which the branch no longer has.
     dead: Vec<Slots>,
     forgotten: Usage,
 }
+
+/// Merged leaves that have been written, or are not needed any more.
+type Written = Vec<(Merged, Option<(LeafPlace, Leaf)>)>;
 
 /// Leaves that are written together.
 struct Batch {
@@ -109,6 +139,7 @@ impl Inner {
 
     pub(super) async fn checkpoint(self: &Rc<Inner>) -> Result<(), CheckpointError> {
         self.sweep_leaves().await?;
+        self.fold_snapshots().await?;
         let below = {
             let mut state = self.state.borrow_mut();
             let below = state.freeze();
@@ -136,13 +167,17 @@ impl Inner {
         self.closing.get() || matches!(self.phase.get(), Phase::Failed | Phase::Refused)
     }
 
-    /// Decides what the next checkpoint does about deleted volumes. `returned`: this one has returned a zone.
+    /// Decides what the next checkpoint does about deleted volumes and snapshots. `returned`: this one has
+    /// returned a zone.
     fn sweep_on(&self, returned: bool) {
-        let now = self.state.borrow().sweeping;
-        if now == Sweeping::Nothing {
+        let (now, folds) = {
+            let state = self.state.borrow();
+            (state.sweeping, state.has_to_fold() && state.has_room_to_fold())
+        };
+        if now == Sweeping::Nothing && !folds {
             return;
         }
-        let found = !self.gone().is_empty();
+        let found = folds || !self.gone().is_empty();
         let mut state = self.state.borrow_mut();
         let spares = state.zone_to_return().is_some();
         state.sweeping = match now {
@@ -162,7 +197,8 @@ impl Inner {
         }
         let gone = self.gone();
         let state = self.state.borrow();
-        let leaves = gone.into_iter().flat_map(|branch| state.leaves.range((branch, 0)..=(branch, u64::MAX)));
+        let all = |branch| (Era::first(branch), 0)..=(Era::new(branch, u32::MAX), u64::MAX);
+        let leaves = gone.into_iter().flat_map(|branch| state.leaves.range(all(branch)));
         leaves.map(|(key, _)| *key).take(state.changes_max(&self.handle.tuning) / 2).collect()
     }
 
@@ -215,7 +251,7 @@ impl Inner {
         let left = self.handle.leaving().filter(|_| recovers);
         let mut others = self.to_evacuate().await;
         others.extend(self.state.borrow().mending.keys());
-        others.sort_unstable_by(|one, other| other.cmp(one));
+        others.sort_unstable_by_key(|(era, number)| Reverse((era.branch, *number, era.number)));
         let entries = |of: &dyn Fn(&Changes) -> usize| self.state.borrow().frozen.as_ref().map_or(0, of);
         let (all, mut done) = ((entries(&Changes::entries) + others.len()).max(1), 0);
         let (mut from, mut again) = ((0, 0), READS_MAX - 1);
@@ -223,38 +259,111 @@ impl Inner {
             if self.ends() {
                 return Err(CheckpointError::Closed);
             }
-            let keys = self.state.borrow().next_leaves(from, &mut others);
-            let Some(last) = keys.last() else { return Ok(()) };
-            from = (last.0, last.1 + 1);
+            let groups = self.state.borrow().next_groups(from, &mut others);
+            let Some(last) = groups.last() else { return Ok(()) };
+            from = (last.key.0, last.key.1 + 1);
             // A leaf that a range of zeros changes, or that is only written elsewhere, has no entry.
-            let weight = |key: &LeafKey| entries(&|frozen: &Changes| frozen.entries_of(*key)).max(1);
-            done += keys.iter().map(weight).sum::<usize>();
-            let leaves = self.read_leaves(&keys, &mut again).await;
-            let mut merged = Vec::new();
-            for (key, leaf) in keys.into_iter().zip(leaves) {
-                let is_gone = !self.handle.has_branch(key.0);
-                let spots = match leaf {
-                    Ok(leaf) => leaf.map_or([Spot::Nothing; LEAF_BLOCKS as usize], |leaf| leaf.spots()),
-                    Err(error @ DiskError::Latched) => return Err(error.into()),
-                    Err(_) if !is_gone && self.state.borrow_mut().leave_unread(key, left) => continue,
-                    Err(error) => {
-                        // Nobody misses what a deleted volume had there.
-                        if !is_gone {
-                            let log = self.handle.number;
-                            tracing::error!(log, branch = key.0, leaf = key.1, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
-                        }
-                        let mut state = self.state.borrow_mut();
-                        state.lose(key);
-                        [Spot::At(Stored::lost(state.disk_of_leaf(key))); LEAF_BLOCKS as usize]
-                    }
-                };
-                merged.push(self.state.borrow().merged(key, Box::new(spots), is_gone));
-            }
-            self.write_leaves(merged).await?;
+            let weight = |group: &Group| entries(&|frozen: &Changes| frozen.entries_of(group.key)).max(1);
+            done += groups.iter().map(weight).sum::<usize>();
+            self.merge_groups(groups, left, &mut again).await?;
             self.advance(done.min(all) as u64 * MERGE_PERMILLE / all as u64);
             // Leaves that are in memory and are only removed have not waited for anything.
             rt::next_turn().await;
         }
+    }
+
+    /// Merges groups, and writes the leaves that have changed.
+    async fn merge_groups(
+        &self,
+        mut groups: Vec<Group>,
+        left: Option<u16>,
+        again: &mut u32,
+    ) -> Result<(), CheckpointError> {
+        loop {
+            let unread: Vec<(usize, u32)> = {
+                let state = self.state.borrow();
+                let of = |(index, group): (usize, &Group)| {
+                    state.unread(group).into_iter().map(move |era| (index, era))
+                };
+                groups.iter().enumerate().flat_map(of).collect()
+            };
+            if unread.is_empty() {
+                break;
+            }
+            let keys: Vec<LeafKey> = unread.iter().map(|(index, era)| groups[*index].leaf(*era)).collect();
+            let leaves = self.read_leaves(&keys, again).await;
+            for (((index, era), key), leaf) in unread.into_iter().zip(keys).zip(leaves) {
+                let group = &mut groups[index];
+                let may_stay = is_unread(&leaf) && self.handle.has_branch(group.key.0);
+                if may_stay && self.state.borrow_mut().leave_unread(group, era, left) {
+                    group.is_left = true;
+                } else {
+                    group.leaves.insert(era, Box::new(self.spots_of(key, leaf)?));
+                }
+            }
+        }
+        // Snapshots may be deleted while leaves are read, so nothing must come in between.
+        let merged: Vec<Merged> = {
+            let state = self.state.borrow();
+            let merge = |group: Group| {
+                let is_gone = !self.handle.has_branch(group.key.0);
+                state.merged(group, is_gone)
+            };
+            groups.into_iter().filter(|group| !group.is_left).flat_map(merge).collect()
+        };
+        self.write_leaves(merged).await
+    }
+
+    /// What the blocks of a leaf read as that is about to be merged. If it cannot be read, they are lost.
+    fn spots_of(
+        &self,
+        key: LeafKey,
+        leaf: Result<Option<Leaf>, DiskError>,
+    ) -> Result<Spots, CheckpointError> {
+        let error = match leaf {
+            Ok(leaf) => return Ok(leaf.map_or(NOTHING, |leaf| leaf.spots())),
+            Err(error @ DiskError::Latched) => return Err(error.into()),
+            Err(error) => error,
+        };
+        let (era, number) = key;
+        // Nobody misses what a deleted volume had there.
+        if self.handle.has_branch(era.branch) {
+            let log = self.handle.number;
+            tracing::error!(log, branch = era.branch, era = era.number, leaf = number, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
+        }
+        let mut state = self.state.borrow_mut();
+        state.lose(key);
+        Ok([Spot::At(Stored::lost(state.disk_of_leaf(key))); LEAF_BLOCKS as usize])
+    }
+
+    /// Frees what deleted snapshots held. Nothing is frozen yet, so hosts write meanwhile.
+    async fn fold_snapshots(self: &Rc<Inner>) -> Result<(), CheckpointError> {
+        if self.state.borrow().sweeping != Sweeping::Leaves {
+            return Ok(());
+        }
+        let began = rt::now();
+        let mut again = READS_MAX - 1;
+        let mut left = self.state.borrow().changes_max(&self.handle.tuning) / 2;
+        while left > 0 {
+            if self.ends() {
+                return Err(CheckpointError::Closed);
+            }
+            let is_waited_for = || self.state.borrow().is_checkpoint_due(&self.handle.tuning);
+            if rt::now() - began >= SWEEP_AT_LEAST && is_waited_for() {
+                return Ok(());
+            }
+            let groups = self.state.borrow().next_to_fold();
+            if groups.is_empty() {
+                return Ok(());
+            }
+            left = left.saturating_sub(groups.len());
+            self.merge_groups(groups, None, &mut again).await?;
+            self.state.borrow_mut().exhausted = false;
+            // As for what deleted volumes have left.
+            self.tend();
+            rt::next_turn().await;
+        }
+        Ok(())
     }
 
     /// The leaves of map segments that are mostly empty, or in a zone that is being emptied. They are written
@@ -300,18 +409,21 @@ impl Inner {
         leaves
     }
 
+    /// Writes leaves. Then all of them take effect at once: reads of a snapshot find a block in the one or
+    /// the other.
     async fn write_leaves(&self, merged: Vec<Merged>) -> Result<(), CheckpointError> {
         let mut batch: Option<Batch> = None;
+        let mut written = Written::new();
         for leaf in merged {
             if batch.as_ref().is_some_and(|batch| !batch.has_room(self.handle.slots())) {
-                self.write_batch(batch.take()).await?;
+                self.write_batch(batch.take(), &mut written).await?;
             }
             let open = match &batch {
                 Some(batch) => batch.open,
                 None => self.state.borrow_mut().open_map(LEAF_BYTES_MAX)?,
             };
             let Some(bytes) = leaf::encode(leaf.key, open.generation, &leaf.spots) else {
-                self.state.borrow_mut().take_in(&leaf, None);
+                written.push((leaf, None));
                 continue;
             };
             let whole = Leaf::check(&bytes, leaf.key, open.generation).expect("it was just encoded");
@@ -319,10 +431,15 @@ impl Inner {
             batch.leaves.push((leaf, batch.bytes.len() as u32, whole));
             batch.bytes.extend_from_slice(&bytes);
         }
-        self.write_batch(batch).await
+        self.write_batch(batch, &mut written).await?;
+        let mut state = self.state.borrow_mut();
+        for (merged, place) in written {
+            state.take_in(&merged, place);
+        }
+        Ok(())
     }
 
-    async fn write_batch(&self, batch: Option<Batch>) -> Result<(), CheckpointError> {
+    async fn write_batch(&self, batch: Option<Batch>, written: &mut Written) -> Result<(), CheckpointError> {
         let Some(Batch { open, mut bytes, leaves }) = batch else { return Ok(()) };
         let len = bytes.len().next_multiple_of(SLOT_BYTES);
         bytes.resize(len, 0);
@@ -341,7 +458,7 @@ impl Inner {
             let (blocks, quarters) = (used.blocks as u16, used.quarters as u16);
             let len = (leaf.len() / LEAF_GRAIN) as u8;
             let place = LeafPlace { segment: open.segment, at, len, blocks, quarters };
-            state.take_in(&merged, Some((place, leaf)));
+            written.push((merged, Some((place, leaf))));
         }
         Ok(())
     }
@@ -443,6 +560,11 @@ impl Inner {
     }
 }
 
+/// Whether a block lies in this place.
+fn is_at(spot: Spot, place: Place) -> bool {
+    spot.stored().is_some_and(|stored| stored.place == place)
+}
+
 /// Whether the disk did not read a leaf, and is not out of service.
 fn is_unread(leaf: &Result<Option<Leaf>, DiskError>) -> bool {
     matches!(leaf, Err(error) if !matches!(error, DiskError::Latched))
@@ -496,61 +618,221 @@ impl Running {
         emptied.map(|(segment, _)| *segment).chain(sparse).take(EVACUATED_MAX).collect()
     }
 
-    /// The next leaves to be written or removed: those that the frozen table changes, and `others`, last one
-    /// first.
-    fn next_leaves(&self, mut from: LeafKey, others: &mut Vec<LeafKey>) -> Vec<LeafKey> {
-        let mut keys = Vec::new();
-        while keys.len() < STEP_LEAVES {
-            while others.last().is_some_and(|key| *key < from) {
-                others.pop();
+    /// The next groups to be merged: those of which the frozen table changes a leaf, and those of `others`,
+    /// the last one first.
+    fn next_groups(&self, mut from: GroupKey, others: &mut Vec<LeafKey>) -> Vec<Group> {
+        let of = |(era, number): LeafKey| (era.branch, number);
+        let (mut groups, mut leaves) = (Vec::new(), 0);
+        while leaves < STEP_LEAVES {
+            let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_group(from, &self.leaves));
+            let other = others.last().map(|key| of(*key));
+            let Some(key) = changed.into_iter().chain(other).min() else { break };
+            let mut forced = Vec::new();
+            while let Some((era, _)) = others.pop_if(|other| of(*other) == key) {
+                forced.push(era.number);
             }
-            let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_leaf(from, &self.leaves));
-            let Some(key) = changed.into_iter().chain(others.last().copied()).min() else { break };
-            keys.push(key);
+            let is_changed = changed == Some(key);
+            let group = Group { key, is_changed, forced, leaves: BTreeMap::new(), is_left: false };
+            leaves += self.unread(&group).len();
+            groups.push(group);
             from = (key.0, key.1 + 1);
         }
-        keys
+        groups
     }
 
-    /// A leaf whose blocks read as `spots`, after the changes of the frozen table. Of a volume that is gone,
+    /// The eras of the leaves of a group that must be read next. None: it can be merged.
+    fn unread(&self, group: &Group) -> Vec<u32> {
+        if group.is_left {
+            return Vec::new();
+        }
+        let mut eras: BTreeSet<u32> = group.forced.iter().copied().collect();
+        eras.extend(group.is_changed.then_some(0));
+        if !self.marks.of(group.key.0).is_empty() {
+            eras.extend(self.eras_of_snapshots(group));
+        }
+        eras.retain(|era| !group.leaves.contains_key(era));
+        if eras.is_empty() {
+            eras.extend(self.next_to_search(group));
+        }
+        eras.into_iter().collect()
+    }
+
+    /// The eras of the leaves of snapshots that may change with a group.
+    ///
+    /// What is overwritten goes to a snapshot, but only if neither it, nor a deleted one that is folded into
+    /// it, has the block already. And deleted ones are folded together, because the oldest of them that has a
+    /// block counts.
+    fn eras_of_snapshots(&self, group: &Group) -> BTreeSet<u32> {
+        let (branch, number) = group.key;
+        let mut keepers: BTreeSet<Option<u32>> = BTreeSet::new();
+        if let Some(frozen) = self.frozen.as_ref().filter(|_| group.is_changed) {
+            let changed = frozen.eras(branch).filter(|era| frozen.touches(*era, number));
+            keepers.extend(changed.map(|era| self.marks.keeper(branch, era.number)));
+        }
+        let is_there = |era: u32| group.leaves.contains_key(&era) || group.forced.contains(&era);
+        let folded = self.marks.deleted_of(branch).map(|era| era.number).filter(|era| is_there(*era));
+        keepers.extend(folded.map(|era| self.marks.keeper(branch, era)));
+        let mut eras = BTreeSet::new();
+        for keeper in keepers {
+            let deleted = self.marks.folded_into(branch, keeper);
+            eras.extend(deleted.filter(|era| self.leaves.contains_key(&(Era::new(branch, *era), number))));
+            eras.extend(keeper);
+        }
+        eras
+    }
+
+    /// The era of the next leaf of a group to be read because it may name a block that the cleaner has moved.
+    fn next_to_search(&self, group: &Group) -> Option<u32> {
+        let marks = self.marks.of(group.key.0);
+        let frozen = self.frozen.as_ref().filter(|_| group.is_changed && !marks.is_empty())?;
+        frozen.moves_of(group.key).find_map(|(written, block, moved)| {
+            // Of a block that has died, the new place dies, too, whichever leaf named it.
+            let is_live = self.segments.is_set(moved.from);
+            let index = (block % LEAF_BLOCKS) as usize;
+            if !is_live || group.leaves.values().any(|spots| is_at(spots[index], moved.from)) {
+                return None;
+            }
+            // It was overwritten in a later era than that in which it was written. If no leaf of these names
+            // it, and none of the others does either, nothing does.
+            let later = marks.partition_point(|mark| mark.era <= written);
+            let eras = marks[later..].iter().chain(&marks[..later]).map(|mark| mark.era);
+            let mut unread = eras.filter(|era| !group.leaves.contains_key(era));
+            unread.find(|era| self.leaves.contains_key(&group.leaf(*era)))
+        })
+    }
+
+    /// Whether deleted snapshots still have leaves, and may be folded.
+    pub(super) fn has_to_fold(&self) -> bool {
+        !self.folding_paused && self.marks.deleted().any(|era| self.held.contains_key(&era))
+    }
+
+    /// The next groups with leaves of deleted snapshots. None if there are too few segments for the leaves
+    /// that would be written: those that the next root frees are needed first.
+    fn next_to_fold(&self) -> Vec<Group> {
+        let (mut groups, mut leaves) = (Vec::new(), 0);
+        if !self.has_to_fold() || !self.has_room_to_fold() {
+            return groups;
+        }
+        let first = self.marks.deleted().find(|era| self.held.contains_key(era));
+        let Some(era) = first else { return groups };
+        for ((_, number), _) in self.leaves.range((era, 0)..=(era, u64::MAX)) {
+            if leaves >= STEP_LEAVES {
+                break;
+            }
+            let (key, forced) = ((era.branch, *number), vec![era.number]);
+            let group = Group { key, is_changed: false, forced, leaves: BTreeMap::new(), is_left: false };
+            leaves += self.unread(&group).len();
+            groups.push(group);
+        }
+        groups
+    }
+
+    /// The leaves of a group that change, after the changes of the frozen table. Of a volume that is gone,
     /// nothing is left.
-    fn merged(&self, key: LeafKey, mut spots: Box<Spots>, is_gone: bool) -> Merged {
+    fn merged(&self, group: Group, is_gone: bool) -> Vec<Merged> {
+        let Group { key, forced, mut leaves, .. } = group;
+        let (branch, number) = key;
+        let first = number * LEAF_BLOCKS;
         let mut dead = Vec::new();
         let mut forgotten = Usage::default();
-        let Some(frozen) = &self.frozen else { return Merged { key, spots, dead, forgotten } };
-        let first = key.1 * LEAF_BLOCKS;
-        for (block, moved) in frozen.moves_of(key) {
-            let spot = &mut spots[(block - first) as usize];
-            let counts = spot.stored().is_some_and(|stored| stored.place == moved.from);
-            if makes(Canary::MoveWithoutLooking) || counts && self.segments.is_set(moved.from) {
-                *spot = Spot::At(moved.to);
-                Slots::add(&mut dead, moved.from);
+        let mut die = |stored: Stored| {
+            Slots::add(&mut dead, stored.place);
+            forgotten.add(Usage::of(stored.place.run(1)));
+        };
+        let mut changed: BTreeSet<u32> = forced.into_iter().collect();
+        let mut moved_away = Vec::new();
+        for (_, block, moved) in self.frozen.iter().flat_map(|frozen| frozen.moves_of(key)) {
+            let index = (block - first) as usize;
+            let owner = leaves.iter().find(|(_, spots)| is_at(spots[index], moved.from)).map(|(era, _)| *era);
+            let owner = owner.filter(|_| self.segments.is_set(moved.from));
+            let owner = owner.or(makes(Canary::MoveWithoutLooking).then_some(0));
+            let owner = owner.and_then(|era| Some((era, leaves.get_mut(&era)?)));
+            if let Some((era, spots)) = owner {
+                spots[index] = Spot::At(moved.to);
+                changed.insert(era);
+                Slots::add(&mut moved_away, moved.from);
             } else {
-                Slots::add(&mut dead, moved.to.place);
+                Slots::add(&mut moved_away, moved.to.place);
                 if self.is_orphan(moved) {
-                    Slots::add(&mut dead, moved.from);
+                    Slots::add(&mut moved_away, moved.from);
                 }
             }
         }
-        let mut replace = |before: &Spots, after: &Spots| {
-            for (old, new) in before.iter().zip(after) {
-                if let Some(old) = old.stored()
-                    && new.stored().map(|new| new.place) != Some(old.place)
-                {
-                    Slots::add(&mut dead, old.place);
-                    forgotten.add(Usage::of(old.place.run(1)));
+        // Of deleted snapshots, the one before gets what it does not have.
+        for Era { number: deleted, .. } in self.marks.deleted_of(branch) {
+            let Some(spots) = leaves.get_mut(&deleted) else { continue };
+            let folded = std::mem::replace(&mut **spots, NOTHING);
+            changed.insert(deleted);
+            let keeper = self.marks.keeper(branch, deleted);
+            let kept = keeper.and_then(|era| Some((era, leaves.get_mut(&era)?)));
+            let Some((era, kept)) = kept else {
+                folded.iter().filter_map(|spot| spot.stored()).for_each(&mut die);
+                continue;
+            };
+            for (spot, kept) in folded.iter().zip(kept.iter_mut()) {
+                let is_first = *kept == Spot::Nothing || makes(Canary::FoldOver);
+                if is_first && *spot != Spot::Nothing {
+                    *kept = *spot;
+                    changed.insert(era);
+                } else if let Some(stored) = spot.stored() {
+                    die(stored);
                 }
             }
-        };
-        let before = *spots;
-        frozen.overlay(key.0, first, &mut spots[..]);
-        replace(&before, &spots);
+        }
+        if let Some(frozen) = &self.frozen
+            && let Some(mut now) = leaves.remove(&0)
+        {
+            changed.insert(0);
+            for era in frozen.eras(branch) {
+                let before = *now;
+                frozen.overlay(era, first, &mut now[..]);
+                let keeper = if is_gone { None } else { self.marks.keeper(branch, era.number) };
+                let mut kept = keeper.and_then(|era| Some((era, leaves.get_mut(&era)?)));
+                for (index, (old, new)) in before.iter().zip(now.iter()).enumerate() {
+                    if old == new {
+                        continue;
+                    }
+                    match &mut kept {
+                        // The first time that it is overwritten since the snapshot.
+                        Some((era, kept)) if kept[index] == Spot::Nothing => {
+                            kept[index] = if *old == Spot::Nothing { Spot::Zeros } else { *old };
+                            changed.insert(*era);
+                            if !makes(Canary::FreeKept) {
+                                continue;
+                            }
+                        }
+                        _ => {}
+                    }
+                    old.stored().into_iter().for_each(&mut die);
+                }
+            }
+            leaves.insert(0, now);
+        }
         if is_gone {
             // The last records of the volume may have completed after it was deleted.
-            let merged = std::mem::replace(&mut *spots, [Spot::Nothing; LEAF_BLOCKS as usize]);
-            replace(&merged, &spots);
+            for (era, spots) in &mut leaves {
+                let merged = std::mem::replace(&mut **spots, NOTHING);
+                merged.iter().filter_map(|spot| spot.stored()).for_each(&mut die);
+                changed.insert(*era);
+            }
         }
-        Merged { key, spots, dead, forgotten }
+        dead.append(&mut moved_away);
+        let mut merged: Vec<Merged> = leaves
+            .into_iter()
+            .filter(|(era, _)| changed.contains(era))
+            .map(|(era, spots)| Merged {
+                key: (Era::new(branch, era), number),
+                spots,
+                dead: Vec::new(),
+                forgotten: Usage::default(),
+            })
+            .collect();
+        match merged.first_mut() {
+            Some(one) => (one.dead, one.forgotten) = (dead, forgotten),
+            // A move of a block that has died, in a group of which nothing else changes.
+            None => debug_assert!(dead.is_empty() && forgotten == Usage::default()),
+        }
+        merged
     }
 
     /// What is left of a leaf whose volume was deleted: nothing. `leaf` is `None` if it cannot be read.
@@ -563,7 +845,7 @@ impl Running {
             blocks: u64::from(place.blocks),
             quarters: u64::from(place.quarters),
         });
-        Merged { key, spots: Box::new([Spot::Nothing; LEAF_BLOCKS as usize]), dead, forgotten }
+        Merged { key, spots: Box::new(NOTHING), dead, forgotten }
     }
 
     /// The index of the disk on which a leaf lies.
@@ -588,11 +870,11 @@ impl Running {
     ///
     /// The moves are those from the zone that is being emptied; or, while the log recovers, those from this
     /// disk, which is leaving.
-    fn leave_unread(&mut self, key: LeafKey, left: Option<u16>) -> bool {
-        let Some(segment) = self.leaves.get(&key).map(|place| place.segment) else { return false };
+    fn leave_unread(&mut self, group: &Group, era: u32, left: Option<u16>) -> bool {
+        let key = group.key;
         let moves = self.frozen.iter().flat_map(|frozen| frozen.moves_of(key));
-        let moves: Vec<Move> = moves.map(|(_, moved)| moved).collect();
-        let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_changed_leaf(key, &self.leaves));
+        let moves: Vec<Move> = moves.map(|(_, _, moved)| moved).collect();
+        let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_changed_group(key, &self.leaves));
         let is_left = |moved: &Move| {
             let disk = self.segments.locate(moved.from.segment).map(|(disk, _)| disk);
             left.is_some() && disk == left || self.is_emptied(moved.from.segment)
@@ -600,7 +882,11 @@ impl Running {
         if changed == Some(key) || !moves.iter().all(is_left) {
             return false;
         }
-        self.segments.set_stuck(segment);
+        for era in group.forced.iter().copied().chain([era]) {
+            if let Some(segment) = self.leaves.get(&group.leaf(era)).map(|place| place.segment) {
+                self.segments.set_stuck(segment);
+            }
+        }
         for moved in moves {
             self.segments.clear(moved.to.place.run(1));
             // It has not been overwritten, and its segment is the same.
@@ -615,7 +901,7 @@ impl Running {
     /// more.
     fn lose(&mut self, key: LeafKey) {
         let (blocks, quarters) = self.leaves.get(&key).map_or((0, 0), |place| (place.blocks, place.quarters));
-        self.used.entry(key.0).or_default().add(Usage {
+        self.used.entry(key.0.branch).or_default().add(Usage {
             blocks: LEAF_BLOCKS - u64::from(blocks),
             quarters: LEAF_BLOCKS * u64::from(SLOT_QUARTERS) - u64::from(quarters),
         });
@@ -626,16 +912,52 @@ impl Running {
         let key = merged.key;
         if let Some(old) = self.leaves.remove(&key) {
             self.segments.remove_leaf(old.segment, old.len);
+            self.let_go(key.0, &old);
         }
         self.cache.remove(key);
         self.mending.remove(&key);
         if let Some((place, leaf)) = written {
             self.segments.add_leaf(place.segment, place.len);
+            self.hold(key.0, &place);
             self.leaves.insert(key, place);
             self.cache.insert(key, leaf);
         }
         merged.dead.iter().for_each(|slots| self.segments.clear(*slots));
-        self.forget(key.0, merged.forgotten);
+        self.forget(key.0.branch, merged.forgotten);
+    }
+
+    /// Counts a leaf among those of its snapshot.
+    pub(super) fn hold(&mut self, era: Era, leaf: &LeafPlace) {
+        if era.number > 0 {
+            let held = self.held.entry(era).or_default();
+            held.leaves += 1;
+            held.quarters += u64::from(leaf.quarters);
+        }
+    }
+
+    /// Counts it no more.
+    fn let_go(&mut self, era: Era, leaf: &LeafPlace) {
+        if let Some(held) = self.held.get_mut(&era) {
+            held.leaves -= 1;
+            held.quarters -= u64::from(leaf.quarters);
+            if held.leaves == 0 {
+                self.held.remove(&era);
+            }
+        }
+    }
+
+    /// Removes deleted snapshots of which the log has nothing any more, and those of deleted volumes.
+    pub(super) fn remove_marks(&mut self, handle: &LogHandle) {
+        if self.marks.is_empty() {
+            return;
+        }
+        let (held, active) = (&self.held, &self.active);
+        self.marks.remove(|branch, mark| {
+            let era = Era::new(branch, mark.era);
+            let is_deleted = mark.standing == Standing::Deleted || !handle.has_branch(branch);
+            // Entries of the era would come to stand among those of the one before.
+            is_deleted && !held.contains_key(&era) && !active.has_era(era)
+        });
     }
 
     /// The open map segment if it has room for `bytes`, otherwise a new one.

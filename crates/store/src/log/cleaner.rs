@@ -192,8 +192,8 @@ impl Inner {
                     continue;
                 }
                 let data = Buf::copy_of(stored).share();
-                let (branch, block) = (entry.branch, entry.block);
-                gathered.push(Survivor { branch, block, from, generation, crc, data });
+                let (branch, era, block) = (entry.branch, entry.era, entry.block);
+                gathered.push(Survivor { branch, era, block, from, generation, crc, data });
             }
             done = end;
         }

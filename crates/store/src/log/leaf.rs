@@ -32,35 +32,61 @@ pub(crate) const LEAF_BYTES_ONE: usize = (ENTRIES_AT + ENTRY_BYTES).next_multipl
 
 const _: () = assert!(LEAF_BYTES_MAX / LEAF_GRAIN <= u8::MAX as usize, "a length is one byte");
 
-/// Identifies a leaf: the branch, and the number of its first block divided by [`LEAF_BLOCKS`].
-pub(crate) type LeafKey = (u32, u64);
+/// An era of a branch: the time from one snapshot to the next. The first one, before all snapshots, has
+/// number 0.
+///
+/// In tables of changes, it identifies what was written in that time. In the map, it identifies what was
+/// overwritten in that time, as it was before; number 0 is the branch as it is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Era {
+    pub branch: u32,
+    pub number: u32,
+}
+
+impl Era {
+    pub(crate) fn new(branch: u32, number: u32) -> Era {
+        Era { branch, number }
+    }
+
+    /// The one before the first snapshot; in the map, the branch as it is now.
+    pub(crate) fn first(branch: u32) -> Era {
+        Era { branch, number: 0 }
+    }
+}
+
+/// Identifies a leaf: the era, and the number of its first block divided by [`LEAF_BLOCKS`].
+pub(crate) type LeafKey = (Era, u64);
+
+/// The leaves of all eras of a branch that map the same blocks: the branch, and the number of the leaves.
+pub(crate) type GroupKey = (u32, u64);
 
 /// What the blocks of a leaf read as.
 pub(crate) type Spots = [Spot; LEAF_BLOCKS as usize];
 
-/// The bytes of a leaf that lies in a segment of this generation; `None` if no block has a place.
-pub(crate) fn encode((branch, number): LeafKey, generation: u64, spots: &Spots) -> Option<Vec<u8>> {
-    let present = spots.iter().filter(|spot| spot.stored().is_some()).count();
+/// The bytes of a leaf that lies in a segment of this generation; `None` if it has no block.
+pub(crate) fn encode((era, number): LeafKey, generation: u64, spots: &Spots) -> Option<Vec<u8>> {
+    let present = spots.iter().filter(|spot| **spot != Spot::Nothing).count();
     if present == 0 {
         return None;
     }
     let mut bytes = Vec::with_capacity((ENTRIES_AT + present * ENTRY_BYTES).next_multiple_of(LEAF_GRAIN));
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(&branch.to_le_bytes());
+    bytes.extend_from_slice(&era.branch.to_le_bytes());
     bytes.extend_from_slice(&number.to_le_bytes());
     bytes.extend_from_slice(&(present as u16).to_le_bytes());
     bytes.extend_from_slice(&[1, 0]);
     bytes.extend_from_slice(&generation.to_le_bytes());
     let mut bits = [0u8; BITS_BYTES];
-    for (index, _) in spots.iter().enumerate().filter(|(_, spot)| spot.stored().is_some()) {
+    for (index, _) in spots.iter().enumerate().filter(|(_, spot)| **spot != Spot::Nothing) {
         bits[index / 8] |= 1 << (index % 8);
     }
     bytes.extend_from_slice(&bits);
-    bytes.extend_from_slice(&[0; 4]);
-    for stored in spots.iter().filter_map(|spot| spot.stored()) {
-        bytes.extend_from_slice(&stored.place.to_bytes());
-        bytes.extend_from_slice(&stored.crc.to_le_bytes());
+    bytes.extend_from_slice(&era.number.to_le_bytes());
+    for spot in spots.iter().filter(|spot| **spot != Spot::Nothing) {
+        let (place, crc) = spot.stored().map_or((Place::ZEROS, 0), |stored| (stored.place, stored.crc));
+        bytes.extend_from_slice(&place.to_bytes());
+        bytes.extend_from_slice(&crc.to_le_bytes());
     }
     bytes.resize(bytes.len().next_multiple_of(LEAF_GRAIN), 0);
     let crc = crc32c(&bytes[8..]);
@@ -78,13 +104,16 @@ impl Leaf {
     pub(crate) fn check(bytes: &[u8], key: LeafKey, generation: u64) -> Option<Leaf> {
         let mut fields = Cursor::new(bytes);
         let whole = fields.take(4)? == MAGIC && fields.u32()? == crc32c(bytes.get(8..)?);
-        let is_it = fields.u32()? == key.0 && fields.u64()? == key.1;
+        let is_it = fields.u32()? == key.0.branch && fields.u64()? == key.1;
         let present = usize::from(fields.u16()?);
         let of_this_version = fields.u8()? == 1 && fields.u8()? == 0;
         if !(whole && is_it && of_this_version && fields.u64()? == generation) {
             return None;
         }
         let bits = fields.take(BITS_BYTES)?;
+        if fields.u32()? != key.0.number {
+            return None;
+        }
         let counted: u32 = bits.iter().map(|byte| byte.count_ones()).sum();
         let entries = bytes.get(ENTRIES_AT..ENTRIES_AT + present * ENTRY_BYTES)?;
         let sound = |entry: &[u8]| entry[..5].try_into().ok().and_then(Place::from_bytes).is_some();
@@ -103,7 +132,7 @@ impl Leaf {
         let mut entries = self.0[ENTRIES_AT..].chunks(ENTRY_BYTES);
         for (index, spot) in spots.iter_mut().enumerate() {
             if self.0[BITS_AT + index / 8] >> (index % 8) & 1 == 1 {
-                *spot = entries.next().and_then(stored).map_or(Spot::Nothing, Spot::At);
+                *spot = entries.next().map_or(Spot::Nothing, decoded);
             }
         }
         spots
@@ -117,9 +146,16 @@ impl Leaf {
         let mut entries = self.0[ENTRIES_AT + before * ENTRY_BYTES..].chunks(ENTRY_BYTES);
         for (index, spot) in (first..).zip(spots) {
             if bit(index) {
-                *spot = entries.next().and_then(stored).map_or(Spot::Nothing, Spot::At);
+                *spot = entries.next().map_or(Spot::Nothing, decoded);
             }
         }
+    }
+}
+
+fn decoded(entry: &[u8]) -> Spot {
+    match stored(entry) {
+        Some(stored) if stored.place == Place::ZEROS => Spot::Zeros,
+        stored => stored.map_or(Spot::Nothing, Spot::At),
     }
 }
 
@@ -226,11 +262,13 @@ mod tests {
     use super::super::memory::LogMemory;
     use super::*;
 
+    const KEY: LeafKey = (Era { branch: 1, number: 7 }, 2);
+
     fn leaf(key: LeafKey, blocks: &[usize]) -> Leaf {
         let mut spots = [Spot::Nothing; 512];
         for block in blocks {
             let place = Place::new(*block as u32, 3);
-            spots[*block] = Spot::At(Stored { place, crc: 9 });
+            spots[*block] = if block % 5 == 4 { Spot::Zeros } else { Spot::At(Stored { place, crc: 9 }) };
         }
         let bytes = encode(key, 5, &spots).unwrap();
         let leaf = Leaf::check(&bytes, key, 5).unwrap();
@@ -239,16 +277,18 @@ mod tests {
         leaf.read(400, &mut tail);
         assert_eq!(tail, spots[400..500]);
         assert!(Leaf::check(&bytes, (key.0, key.1 + 1), 5).is_none(), "another leaf's place");
+        let other = Era { number: key.0.number + 1, ..key.0 };
+        assert!(Leaf::check(&bytes, (other, key.1), 5).is_none(), "another snapshot's");
         assert!(Leaf::check(&bytes, key, 6).is_none(), "left by an earlier user of the segment");
         leaf
     }
 
     #[test]
     fn lookups_count_bits() {
-        leaf((1, 2), &[0]);
-        leaf((1, 2), &[7, 8, 399, 400, 411, 499, 500, 511]);
-        leaf((1, 2), &(0..512).collect::<Vec<usize>>());
-        assert_eq!(encode((1, 2), 5, &[Spot::Nothing; 512]), None);
+        leaf(KEY, &[0]);
+        leaf(KEY, &[7, 8, 399, 400, 411, 499, 500, 511]);
+        leaf(KEY, &(0..512).collect::<Vec<usize>>());
+        assert_eq!(encode(KEY, 5, &[Spot::Nothing; 512]), None);
     }
 
     #[test]
@@ -256,10 +296,10 @@ mod tests {
         let limit = 3 * (LEAF_BYTES_ONE + OVERHEAD_BYTES);
         let mut cache = LeafCache::new(LogMemory::new(ByteLen(limit as u64)).join(|| ()));
         for number in 0..10 {
-            cache.insert((1, number), leaf((1, number), &[1]));
-            assert!(cache.get((1, 0)).is_some(), "it was used last");
+            cache.insert((KEY.0, number), leaf((KEY.0, number), &[1]));
+            assert!(cache.get((KEY.0, 0)).is_some(), "it was used last");
             assert!(cache.held() <= limit);
         }
-        assert!(cache.get((1, 9)).is_some() && cache.get((1, 5)).is_none());
+        assert!(cache.get((KEY.0, 9)).is_some() && cache.get((KEY.0, 5)).is_none());
     }
 }

@@ -27,6 +27,7 @@ mod emptying;
 pub(crate) mod golden;
 pub(crate) mod handle;
 pub(crate) mod leaf;
+pub(crate) mod marks;
 mod memory;
 pub(crate) mod pack;
 pub(crate) mod place;
@@ -37,6 +38,7 @@ mod replay;
 pub(crate) mod root;
 mod segment;
 mod slice;
+mod snapshots;
 mod space;
 pub(crate) mod state;
 #[cfg(test)]
@@ -57,12 +59,14 @@ pub(crate) use handle::{Branch, Lender, Lending, LogHandle, NewHandle, Request, 
 pub use memory::LogMemory;
 pub use read::MAP_UNIT;
 pub use slice::LogSlice;
+pub use snapshots::{NewSnapshot, SnapshotError, SnapshotInfo};
 pub(crate) use space::held_for;
 
 use bounds::ReplayBounds;
 use changes::Changes;
 use effort::Effort;
-use leaf::{LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
+use leaf::{Era, LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
+use marks::Marks;
 use place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots};
 use queue::Append;
 use root::Run;
@@ -127,11 +131,12 @@ enum Phase {
     Failed,
 }
 
-/// What is left to do after volumes were deleted. Until it is done, checkpoints follow one another.
+/// What is left to do after volumes or snapshots were deleted. Until it is done, checkpoints follow one
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sweeping {
     Nothing,
-    /// A checkpoint removes some of the leaves that deleted volumes have left.
+    /// A checkpoint removes some of the leaves that deleted volumes and snapshots have left.
     Leaves,
     /// All leaves have been removed, and the log can spare zones: a checkpoint returns one to the pool.
     Zones,
@@ -168,6 +173,11 @@ struct Running {
     segments: Segments,
     /// The place of each leaf, for all branches.
     leaves: BTreeMap<LeafKey, LeafPlace>,
+    /// The snapshots of all branches, and what the leaves of each hold; those without leaves are missing.
+    marks: Marks,
+    held: BTreeMap<Era, Held>,
+    /// What deleted snapshots held is not freed for now.
+    folding_paused: bool,
     cache: LeafCache,
     /// Leaves that the disk cannot read where they are. They were in memory, and the next checkpoint writes
     /// them again. At most one for each scrub that is running.
@@ -198,7 +208,7 @@ struct Running {
     checkpoints: u64,
     /// Something needs a checkpoint, whatever the bounds say.
     checkpoint_wanted: bool,
-    /// What the next checkpoint does because volumes were deleted.
+    /// What the next checkpoint does because volumes or snapshots were deleted.
     sweeping: Sweeping,
     /// How many zones were returned that the pool has not taken back yet.
     returning: usize,
@@ -262,6 +272,14 @@ impl Usage {
         self.blocks = self.blocks.saturating_sub(less.blocks);
         self.quarters = self.quarters.saturating_sub(less.quarters);
     }
+}
+
+/// What the leaves of a snapshot hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    leaves: u64,
+    /// How many quarters of slots their blocks take.
+    quarters: u64,
 }
 
 impl Log {
@@ -407,9 +425,8 @@ impl Inner {
 
     /// The first leaf of a branch, from `number` on, in which some block has a place.
     fn next_leaf(&self, branch: u32, number: u64) -> Option<u64> {
-        let state = self.state.borrow();
-        let in_map =
-            state.leaves.range((branch, number)..=(branch, u64::MAX)).next().map(|((_, leaf), _)| *leaf);
+        let (state, now) = (self.state.borrow(), Era::first(branch));
+        let in_map = state.leaves.range((now, number)..=(now, u64::MAX)).next().map(|((_, leaf), _)| *leaf);
         let tables = std::iter::once(&state.active).chain(&state.frozen);
         let changed = tables.filter_map(|table| table.next_block(branch, number * LEAF_BLOCKS));
         changed.map(|block| block / LEAF_BLOCKS).chain(in_map).min()
@@ -507,9 +524,9 @@ impl Inner {
         self.handle.set_used(branch, stored, mapped);
     }
 
-    /// Has checkpoints remove what deleted volumes have left, if anything.
+    /// Has checkpoints remove what deleted volumes and snapshots have left, if anything.
     fn sweep(&self) {
-        if !self.gone().is_empty() {
+        if !self.gone().is_empty() || self.state.borrow().has_to_fold() {
             self.state.borrow_mut().sweeping = Sweeping::Leaves;
         }
     }
@@ -538,6 +555,9 @@ impl Running {
         Running {
             segments: Segments::new(handle.slots(), handle.zone_segments),
             leaves: BTreeMap::new(),
+            marks: Marks::default(),
+            held: BTreeMap::new(),
+            folding_paused: false,
             cache: LeafCache::new(share),
             mending: BTreeMap::new(),
             active: Changes::default(),
@@ -581,7 +601,7 @@ impl Running {
 
     /// The first branch, from `from` on, that the map or a table of changes names.
     fn next_branch(&self, from: u32) -> Option<u32> {
-        let in_map = self.leaves.range((from, 0)..).next().map(|((branch, _), _)| *branch);
+        let in_map = self.leaves.range((Era::first(from), 0)..).next().map(|((era, _), _)| era.branch);
         let tables = std::iter::once(&self.active).chain(&self.frozen);
         tables.filter_map(|table| table.next_branch(from)).chain(in_map).min()
     }
@@ -617,7 +637,7 @@ impl Running {
     /// The tables of changes count as full, because this is not calculated again while they grow. The state
     /// counts, too: each checkpoint has it in memory.
     fn required_memory(&self, tuning: &LogTuning) -> u64 {
-        let entries = self.changes_max(tuning) + self.leaves.len();
+        let entries = self.changes_max(tuning) + self.leaves.len() + self.marks.len() + self.held.len();
         let bits: usize = self.segments.used.values().map(|used| used.bits.len() * 8 + ENTRY_BYTES).sum();
         (entries * ENTRY_BYTES + bits + self.state_len) as u64
     }

@@ -83,6 +83,9 @@ impl Place {
     pub(crate) const LOST: Place =
         Place { segment: SEGMENTS_MAX, slot: (SEGMENT_SLOTS_MAX - 1) as u16, part: Part::WHOLE };
 
+    /// Not a place: a block that read as zeros when a snapshot was taken.
+    pub(crate) const ZEROS: Place = Place { segment: SEGMENTS_MAX, slot: 0, part: Part::WHOLE };
+
     /// A whole slot.
     pub(crate) fn new(segment: u32, slot: u16) -> Place {
         Place { segment, slot, part: Part::WHOLE }
@@ -190,9 +193,11 @@ impl Slots {
 /// What a block of a branch reads as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Spot {
-    /// Zeros: the block was never written, or was unmapped.
+    /// Zeros: the block was never written, or was unmapped. In a leaf of a snapshot: what a later leaf says.
     #[default]
     Nothing,
+    /// Zeros, in a leaf of a snapshot: the block was written since.
+    Zeros,
     /// The content of a place.
     At(Stored),
 }
@@ -220,7 +225,7 @@ impl Stored {
 impl Spot {
     pub(crate) fn stored(self) -> Option<Stored> {
         match self {
-            Spot::Nothing => None,
+            Spot::Nothing | Spot::Zeros => None,
             Spot::At(stored) => Some(stored),
         }
     }

@@ -21,6 +21,8 @@ pub(super) enum Item {
     Blocks { first: u64, size: Size, data: SharedBuf, crcs: Vec<u32> },
     /// Blocks that must read as zeros.
     Zeros { block: u64, count: u64 },
+    /// What happened to a snapshot: its entry, without the branch.
+    Snapshot { era: u32, time: u64, what: What },
 }
 
 impl Item {
@@ -28,7 +30,7 @@ impl Item {
     pub(super) fn entries(&self) -> usize {
         match self {
             Item::Blocks { crcs, .. } => crcs.len(),
-            Item::Zeros { .. } => 1,
+            Item::Zeros { .. } | Item::Snapshot { .. } => 1,
         }
     }
 
@@ -36,7 +38,7 @@ impl Item {
     fn quarters(&self) -> u64 {
         match self {
             Item::Blocks { size, crcs, .. } => crcs.len() as u64 * u64::from(size.quarters()),
-            Item::Zeros { .. } => 0,
+            Item::Zeros { .. } | Item::Snapshot { .. } => 0,
         }
     }
 }
@@ -230,7 +232,8 @@ impl Taken {
         self.data_left > 0 && self.quarters_left > 0
     }
 
-    /// Takes what fits from the queue, in order.
+    /// Takes what fits from the queue, in order. Entries of blocks get their era from whoever makes the
+    /// record.
     pub(super) fn take(&mut self, queue: &mut Queue) {
         while let Some(request) = queue.front_mut() {
             let before = self.entries.len();
@@ -260,7 +263,8 @@ impl Taken {
                 let most = self.left.min(self.data_left).min(self.quarters_left / quarters);
                 let count = crcs.len().min(most);
                 if count > 0 {
-                    let entry = |(block, crc)| Entry { branch, block, what: What::Block { crc, size } };
+                    let what = |crc| What::Block { crc, size };
+                    let entry = |(block, crc)| Entry { branch, era: 0, block, what: what(crc) };
                     self.entries.extend((first..).zip(crcs.drain(..count)).map(entry));
                     self.data.push((size, data.slice(0..count * size.bytes())));
                 }
@@ -271,11 +275,16 @@ impl Taken {
                 (!crcs.is_empty()).then_some(Item::Blocks { first, size, data, crcs })
             }
             Item::Zeros { block, count } if self.left > 0 => {
-                self.entries.push(Entry { branch, block, what: What::Zeros { count } });
+                self.entries.push(Entry { branch, era: 0, block, what: What::Zeros { count } });
                 self.left -= 1;
                 None
             }
-            zeros @ Item::Zeros { .. } => Some(zeros),
+            Item::Snapshot { era, time, what } if self.left > 0 => {
+                self.entries.push(Entry { branch, era, block: time, what });
+                self.left -= 1;
+                None
+            }
+            rest @ (Item::Zeros { .. } | Item::Snapshot { .. }) => Some(rest),
         }
     }
 }
@@ -325,7 +334,7 @@ mod tests {
             taken.take(&mut queue);
             let entry = |block: u64| {
                 let what = What::Block { crc: 100 + block as u32, size: Size::Whole };
-                Entry { branch: 1, block, what }
+                Entry { branch: 1, era: 0, block, what }
             };
             assert_eq!(taken.entries, blocks.clone().map(entry).collect::<Vec<Entry>>());
             let found: Vec<u8> = taken.data.iter().flat_map(|(_, run)| run.to_vec()).collect();
@@ -338,7 +347,7 @@ mod tests {
         assert_eq!((ticket.left.get(), queue.len()), (1, 1));
         let mut taken = Taken::with_room(1, 0, 0);
         taken.take(&mut queue);
-        assert_eq!(taken.entries, [Entry { branch: 1, block: 20, what: What::Zeros { count: 9 } }]);
+        assert_eq!(taken.entries, [Entry { branch: 1, era: 0, block: 20, what: What::Zeros { count: 9 } }]);
         assert!(queue.is_empty() && taken.durable);
     }
 }

@@ -6,13 +6,14 @@ use std::rc::Rc;
 use base::{Buf, Chain, SharedBuf};
 use rt::{DiskError, join_all};
 
-use super::Inner;
-use super::leaf::{LEAF_BLOCKS, LEAF_GRAIN, Leaf, LeafKey};
+use super::changes::Changes;
+use super::leaf::{Era, LEAF_BLOCKS, LEAF_GRAIN, Leaf, LeafKey};
 use super::pack::unpack;
 use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots, Spot, Stored};
 use super::record::reveal;
 use super::segment::SLOT_GRAINS;
 use super::state::LeafPlace;
+use super::{Inner, Running};
 use crate::error::ReadFailure;
 
 /// Bytes of a slice whose places one leaf of the map names: if it cannot be read, neither can they.
@@ -28,6 +29,8 @@ pub(super) enum Unread {
     Block { block: u64, disk: u16, disk_offset: u64, cause: ReadFailure },
     /// A disk is out of service.
     Offline,
+    /// The snapshot was deleted.
+    Gone,
 }
 
 /// Blocks that are consecutive both in a branch and on a disk, or that read as zeros.
@@ -57,14 +60,22 @@ impl Read {
 }
 
 impl Inner {
-    /// Reads the blocks of a range.
-    pub(super) async fn read(&self, branch: u32, blocks: Range<u64>) -> Result<Chain, Unread> {
+    /// Reads the blocks of a range, as they are now, or were in the snapshot with which an era began.
+    pub(super) async fn read(
+        &self,
+        branch: u32,
+        snapshot: Option<u32>,
+        blocks: Range<u64>,
+    ) -> Result<Chain, Unread> {
         let mut data = Chain::new();
         let mut at = blocks.start;
         while at < blocks.end {
             // Stay within one leaf, so that only one must be in memory.
             let end = ((at / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(blocks.end);
-            let (spots, _pinned) = self.resolve(branch, at..end).await?;
+            let (spots, _pinned) = match snapshot {
+                None => self.resolve(branch, at..end).await?,
+                Some(era) => self.resolve_past(Era::new(branch, era), at..end).await?,
+            };
             let is_packed = |spot: &Spot| spot.stored().is_some_and(|stored| stored.place.size().is_packed());
             if spots.iter().any(is_packed) {
                 data.push(self.read_packed(at, &spots).await?);
@@ -96,11 +107,11 @@ impl Inner {
     /// dropped.
     async fn resolve(&self, branch: u32, blocks: Range<u64>) -> Result<(Vec<Spot>, Pinned<'_>), Unread> {
         let (first, count) = (blocks.start, (blocks.end - blocks.start) as usize);
-        let key = (branch, first / LEAF_BLOCKS);
+        let key = (Era::first(branch), first / LEAF_BLOCKS);
         loop {
             let covered = {
                 let state = self.state.borrow();
-                let covers = |changes: &super::Changes| changes.covers(branch, first, count as u64);
+                let covers = |changes: &Changes| changes.covers(branch, first, count as u64);
                 covers(&state.active) || state.frozen.as_ref().is_some_and(covers)
             };
             let before = self.state.borrow().leaves.get(&key).copied();
@@ -116,14 +127,53 @@ impl Inner {
             if let Some(leaf) = leaf {
                 leaf.read((first % LEAF_BLOCKS) as usize, &mut spots);
             }
-            if let Some(frozen) = &state.frozen {
-                frozen.overlay(branch, first, &mut spots);
+            state.overlay(branch, None, first, &mut spots);
+            let segments = state.pin_all(&spots);
+            return Ok((spots, Pinned { inner: self, segments }));
+        }
+    }
+
+    /// The same for blocks as they were in the snapshot with which an era began.
+    ///
+    /// A block that was overwritten since is named by the first leaf that has it, from the snapshot's own on.
+    /// All others are where they are now, as far as the map and older changes say.
+    async fn resolve_past(&self, era: Era, blocks: Range<u64>) -> Result<(Vec<Spot>, Pinned<'_>), Unread> {
+        let (first, count) = (blocks.start, (blocks.end - blocks.start) as usize);
+        let (number, within) = (first / LEAF_BLOCKS, (first % LEAF_BLOCKS) as usize);
+        loop {
+            let places = self.state.borrow().leaves_since(era, number).ok_or(Unread::Gone)?;
+            let mut spots = vec![Spot::Nothing; count];
+            let mut now = vec![Spot::Nothing; count];
+            for (key, place) in &places {
+                if !spots.contains(&Spot::Nothing) {
+                    break;
+                }
+                let leaf = self.leaf(*key).await;
+                let leaf = leaf.map_err(|error| self.lost(&error, first, Some(*place)))?;
+                let Some(leaf) = leaf else { break };
+                let mut found = vec![Spot::Nothing; count];
+                leaf.read(within, &mut found);
+                if key.0.number == 0 {
+                    now = found;
+                } else {
+                    let missing = spots.iter_mut().zip(found).filter(|(spot, _)| **spot == Spot::Nothing);
+                    missing.for_each(|(spot, found)| *spot = found);
+                }
             }
-            state.active.overlay(branch, first, &mut spots);
-            let stored = spots.iter().filter_map(|spot| spot.stored());
-            let mut segments: Vec<u32> = stored.map(|stored| stored.place.segment).collect();
-            segments.dedup();
-            segments.iter().for_each(|segment| state.segments.pin(*segment));
+            let mut state = self.state.borrow_mut();
+            // Leaves were merged meanwhile.
+            if state.leaves_since(era, number).as_ref() != Some(&places) {
+                continue;
+            }
+            state.overlay(era.branch, Some(era.number), first, &mut now);
+            for (spot, now) in spots.iter_mut().zip(now) {
+                *spot = match *spot {
+                    Spot::Nothing => now,
+                    Spot::Zeros => Spot::Nothing,
+                    Spot::At(stored) => Spot::At(stored),
+                };
+            }
+            let segments = state.pin_all(&spots);
             return Ok((spots, Pinned { inner: self, segments }));
         }
     }
@@ -329,7 +379,7 @@ impl Inner {
         branch: u32,
         block: u64,
     ) -> Result<Option<(Unread, bool)>, Unread> {
-        let key = (branch, block / LEAF_BLOCKS);
+        let key = (Era::first(branch), block / LEAF_BLOCKS);
         loop {
             let (place, leaf) = {
                 let state = self.state.borrow();
@@ -352,6 +402,32 @@ impl Inner {
             let is_mended = self.merge_all().await.is_ok();
             return Ok(Some((unread, is_mended)));
         }
+    }
+}
+
+impl Running {
+    /// Applies what the tables say about blocks: all changes, or those of eras before `until`.
+    fn overlay(&self, branch: u32, until: Option<u32>, first: u64, spots: &mut [Spot]) {
+        for table in self.frozen.iter().chain([&self.active]) {
+            table.overlay_until(branch, until, first, spots);
+        }
+    }
+
+    /// The places of the leaves of this number that may have blocks of a snapshot: its own, those of later
+    /// ones, and that of the branch as it is now. `None`: the snapshot was deleted.
+    fn leaves_since(&self, era: Era, number: u64) -> Option<Vec<(LeafKey, LeafPlace)>> {
+        let since = self.marks.since(era)?.iter().map(|mark| mark.era);
+        let keys = since.chain([0]).map(|since| (Era::new(era.branch, since), number));
+        Some(keys.filter_map(|key| Some((key, *self.leaves.get(&key)?))).collect())
+    }
+
+    /// Keeps the segments in which blocks lie from being reused, and returns them.
+    fn pin_all(&mut self, spots: &[Spot]) -> Vec<u32> {
+        let stored = spots.iter().filter_map(|spot| spot.stored());
+        let mut segments: Vec<u32> = stored.map(|stored| stored.place.segment).collect();
+        segments.dedup();
+        segments.iter().for_each(|segment| self.segments.pin(*segment));
+        segments
     }
 }
 

@@ -21,7 +21,7 @@ const CRC_END: usize = CRC_AT + 4;
 const ENTRIES_AT: usize = 64;
 const ENTRY_BYTES: usize = 24;
 
-/// Entries of a head. It has room for eight more, which is kept for marks.
+/// Entries of a head.
 pub(crate) const ENTRIES_MAX: usize = 160;
 
 /// Slots of data after a head: every entry may have one. Compressed blocks share slots, and may lie behind
@@ -36,6 +36,8 @@ const _: () = assert!(DATA_SLOTS_MAX <= ENTRIES_MAX, "each slot of data has an e
 const KIND_BLOCK: u8 = 1;
 const KIND_MOVED: u8 = 2;
 const KIND_ZEROS: u8 = 3;
+const KIND_TAKEN: u8 = 4;
+const KIND_DELETED: u8 = 5;
 
 /// These bits of the kind say how much room the data takes: neither is set for a whole slot, the first for a
 /// half, both for a quarter.
@@ -67,10 +69,13 @@ pub(crate) struct Head {
     pub entries: Vec<Entry>,
 }
 
-/// What a record says about a block, or about a range.
+/// What a record says about a block, a range or a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub branch: u32,
+    /// Of a moved block, the era in which it was written.
+    pub era: u32,
+    /// Of a snapshot, the time at which it was taken; 0 if it is deleted.
     pub block: u64,
     pub what: What,
 }
@@ -83,6 +88,10 @@ pub(crate) enum What {
     Moved { crc: u32, from: Place },
     /// This many blocks read as zeros.
     Zeros { count: u64 },
+    /// A snapshot was taken. The era begins with it.
+    Taken { snapshot: u64 },
+    /// The snapshot with which the era began was deleted.
+    Deleted { snapshot: u64 },
 }
 
 impl Entry {
@@ -96,7 +105,7 @@ impl Entry {
         match self.what {
             What::Block { size, .. } => Some(size),
             What::Moved { from, .. } => Some(from.size()),
-            What::Zeros { .. } => None,
+            What::Zeros { .. } | What::Taken { .. } | What::Deleted { .. } => None,
         }
     }
 
@@ -104,21 +113,28 @@ impl Entry {
     pub(crate) fn crc(&self) -> Option<u32> {
         match self.what {
             What::Block { crc, .. } | What::Moved { crc, .. } => Some(crc),
-            What::Zeros { .. } => None,
+            What::Zeros { .. } | What::Taken { .. } | What::Deleted { .. } => None,
         }
+    }
+
+    /// Whether it is about a snapshot.
+    pub(crate) fn is_of_snapshot(&self) -> bool {
+        matches!(self.what, What::Taken { .. } | What::Deleted { .. })
     }
 
     /// Whether the next entry of a record says the same about the next block: that its data follows, and
     /// takes as much room.
     pub(crate) fn is_followed_by(&self, next: &Entry) -> bool {
         let are_blocks = matches!((self.what, next.what), (What::Block { .. }, What::Block { .. }));
-        are_blocks && self.size() == next.size() && self.branch == next.branch && self.block + 1 == next.block
+        let is_of_same = self.branch == next.branch && self.era == next.era;
+        are_blocks && self.size() == next.size() && is_of_same && self.block + 1 == next.block
     }
 
     fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..4].copy_from_slice(&self.branch.to_le_bytes());
         bytes[4..10].copy_from_slice(&self.block.to_le_bytes()[..6]);
+        bytes[11..15].copy_from_slice(&self.era.to_le_bytes());
         let room = match self.size() {
             None | Some(Size::Whole) => 0,
             Some(Size::Half) => PACKED,
@@ -138,6 +154,14 @@ impl Entry {
                 bytes[10] = KIND_ZEROS;
                 bytes[15..21].copy_from_slice(&count.to_le_bytes()[..6]);
             }
+            What::Taken { snapshot } => {
+                bytes[10] = KIND_TAKEN;
+                bytes[15..23].copy_from_slice(&snapshot.to_le_bytes());
+            }
+            What::Deleted { snapshot } => {
+                bytes[10] = KIND_DELETED;
+                bytes[15..23].copy_from_slice(&snapshot.to_le_bytes());
+            }
         }
         bytes
     }
@@ -146,10 +170,7 @@ impl Entry {
         let branch = fields.u32()?;
         let block = six(fields)?;
         let kind = fields.u8()?;
-        // Eras will come with marks.
-        if fields.u32()? != 0 {
-            return None;
-        }
+        let era = fields.u32()?;
         let size = match kind & (PACKED | QUARTER) {
             0 => Size::Whole,
             PACKED => Size::Half,
@@ -175,9 +196,15 @@ impl Entry {
                 fields.take(3)?;
                 What::Zeros { count }
             }
+            // The first era begins with no snapshot.
+            KIND_TAKEN | KIND_DELETED if size == Size::Whole && era > 0 => {
+                let snapshot = fields.u64()?;
+                fields.take(1)?;
+                if kind == KIND_TAKEN { What::Taken { snapshot } } else { What::Deleted { snapshot } }
+            }
             _ => return None,
         };
-        Some(Entry { branch, block, what })
+        Some(Entry { branch, era, block, what })
     }
 }
 
@@ -521,11 +548,11 @@ mod tests {
         for (sizes, slots) in cases {
             let entry = |(number, size): (usize, &Size)| {
                 let what = What::Block { crc: number as u32, size: *size };
-                Entry { branch: 1, block: 10 * number as u64, what }
+                Entry { branch: 1, era: 0, block: 10 * number as u64, what }
             };
             let mut entries: Vec<Entry> = sizes.iter().enumerate().map(entry).collect();
             let zeros = What::Zeros { count: 7 };
-            entries.insert(entries.len() / 2, Entry { branch: 1, block: 5, what: zeros });
+            entries.insert(entries.len() / 2, Entry { branch: 1, era: 0, block: 5, what: zeros });
             let run = |(number, size): (usize, &Size)| {
                 (*size, Buf::copy_of(&vec![number as u8 + 1; size.bytes()]).share())
             };
@@ -562,7 +589,7 @@ mod tests {
                     for (size, count) in [(Size::Quarter, rest), (Size::Half, halves), (Size::Whole, wholes)]
                     {
                         let what = What::Block { crc: 0, size };
-                        entries.extend((0..count).map(|block| Entry { branch: 1, block, what }));
+                        entries.extend((0..count).map(|block| Entry { branch: 1, era: 0, block, what }));
                     }
                     if entries.is_empty() {
                         continue;
@@ -588,8 +615,12 @@ mod tests {
     /// A run is cut where its first block goes behind the head.
     #[test]
     fn a_run_of_compressed_blocks_may_begin_behind_the_head() {
-        let entry =
-            |block| Entry { branch: 1, block, what: What::Block { crc: block as u32, size: Size::Quarter } };
+        let entry = |block| Entry {
+            branch: 1,
+            era: 0,
+            block,
+            what: What::Block { crc: block as u32, size: Size::Quarter },
+        };
         let mut entries: Vec<Entry> = (0..9).map(entry).collect();
         let bytes: Vec<u8> = (0..9).flat_map(|block| [block; QUARTER_BYTES]).collect();
         let mut data = vec![(Size::Quarter, Buf::copy_of(&bytes).share())];

@@ -13,9 +13,10 @@ use base::{Buf, crc32c};
 use rt::DiskError;
 
 use super::checkpoint::CheckpointError;
+use super::marks::{Mark, Standing};
 use super::pack::is_intact;
 use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS};
-use super::record::{DATA_SLOTS_MAX, Entry, Head};
+use super::record::{DATA_SLOTS_MAX, Entry, Head, What};
 use super::root::{Replay, Root, Run};
 use super::segment::{Kind, Segments, Used, Zone};
 use super::state::{STATE_BYTES, State, from_slot};
@@ -254,11 +255,13 @@ impl Inner {
         }
         let used = std::mem::take(&mut segments.free);
         segments.free = used.into_iter().filter(|segment| !segments.used.contains_key(segment)).collect();
-        for ((branch, _), place) in &loaded.leaves {
+        for ((era, _), place) in &loaded.leaves {
             let (blocks, quarters) = (u64::from(place.blocks), u64::from(place.quarters));
-            state.used.entry(*branch).or_default().add(Usage { blocks, quarters });
+            state.used.entry(era.branch).or_default().add(Usage { blocks, quarters });
+            state.hold(*era, place);
         }
         state.leaves = loaded.leaves;
+        state.marks = loaded.marks;
         Ok(())
     }
 
@@ -347,13 +350,28 @@ impl super::Running {
         }
         let generations: BTreeMap<u32, u64> =
             root.replay.iter().map(|replay| (replay.segment, replay.generation)).collect();
-        for (sequence, Found { place, entries, whole }) in records {
+        // A record that is known to be durable but not intact has rotted. It is applied, and reads of its bad
+        // blocks fail.
+        let counts = |sequence: u64, found: &Found| {
+            found.whole || sequence < durable_below || makes(Canary::TakeWithoutChecksum)
+        };
+        // A snapshot's record may come after others of its era.
+        let counted = records.iter().filter(|&(sequence, found)| counts(*sequence, found));
+        for entry in counted.flat_map(|(_, found)| &found.entries) {
+            self.marks.note(entry.era);
+            if let (Entry { branch, era, block: time, .. }, What::Taken { snapshot: id }) =
+                (*entry, entry.what)
+            {
+                self.marks.taken(branch, Mark { era, id, time, standing: Standing::Kept });
+            }
+        }
+        self.marks.drop_unfinished();
+        for (sequence, found) in records {
             self.append.next = sequence + 1;
-            // A record that is known to be durable but not intact has rotted. It is applied, and reads of its
-            // bad blocks fail.
-            if !whole && sequence >= durable_below && !makes(Canary::TakeWithoutChecksum) {
+            if !counts(sequence, &found) {
                 continue;
             }
+            let Found { place, entries, .. } = found;
             if !self.segments.used.contains_key(&place.segment) {
                 let generation = generations.get(&place.segment).copied().unwrap_or_default();
                 self.segments.begin(place.segment, generation, Kind::Data);

@@ -93,9 +93,12 @@ impl LogSlice {
         self.spec.replace(spec);
     }
 
-    #[cfg(any(test, debug_assertions))]
     pub(super) fn log(&self) -> &Rc<Log> {
         &self.log
+    }
+
+    pub(super) fn branch(&self) -> u32 {
+        self.branch
     }
 
     /// Waits until the log serves.
@@ -104,20 +107,35 @@ impl LogSlice {
     }
 
     pub(crate) async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
+        self.read_at(None, offset, len).await
+    }
+
+    /// Reads the slice as it is now, or was in the snapshot with which an era began.
+    pub(super) async fn read_at(
+        &self,
+        snapshot: Option<u32>,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Chain, SliceError> {
         self.ready().await?;
         let (start, end) = (offset.0, offset.0 + len.0);
         if start == end {
             return Ok(Chain::new());
         }
         let first = start / BLOCK;
-        let data = self.read_blocks(first..end.div_ceil(BLOCK), start).await?;
+        let data = self.read_blocks(snapshot, first..end.div_ceil(BLOCK), start).await?;
         let from = (start - first * BLOCK) as usize;
         Ok(data.slice(from..from + len.0 as usize))
     }
 
     /// Reads whole blocks. `from` is the offset that an error names if the first block is bad.
-    async fn read_blocks(&self, blocks: Range<u64>, from: u64) -> Result<Chain, SliceError> {
-        let read = self.log.inner.read(self.branch, blocks).await;
+    async fn read_blocks(
+        &self,
+        snapshot: Option<u32>,
+        blocks: Range<u64>,
+        from: u64,
+    ) -> Result<Chain, SliceError> {
+        let read = self.log.inner.read(self.branch, snapshot, blocks).await;
         read.map_err(|unread| unread.error(from))
     }
 
@@ -172,7 +190,7 @@ impl LogSlice {
                         first += crcs.len() as u64;
                     }
                 }
-                zeros @ Item::Zeros { .. } => packed.push(zeros),
+                other @ (Item::Zeros { .. } | Item::Snapshot { .. }) => packed.push(other),
             }
         }
         packed
@@ -192,7 +210,7 @@ impl LogSlice {
         let mut read = None;
         for block in [head, tail].into_iter().flatten() {
             if read.replace(block) != Some(block) {
-                let old = self.read_blocks(block..block + 1, range.start).await?;
+                let old = self.read_blocks(None, block..block + 1, range.start).await?;
                 let start = within(block * BLOCK);
                 old.copy_to(&mut merged[start..start + SLOT_BYTES]);
             }
@@ -213,7 +231,7 @@ impl LogSlice {
         self.ready().await?;
         let range = offset.0..offset.0 + len.0;
         for block in self.edges(&range).into_iter().flatten() {
-            self.read_blocks(block..block + 1, range.start).await?;
+            self.read_blocks(None, block..block + 1, range.start).await?;
         }
         Ok(())
     }
@@ -479,6 +497,7 @@ mod tests {
                 (first, crcs.len() as u64, true)
             }
             Item::Zeros { block, count } => (block, count, false),
+            Item::Snapshot { .. } => panic!("a write takes no snapshot"),
         };
         into_items(10, data).into_iter().map(run).collect()
     }

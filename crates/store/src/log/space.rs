@@ -12,6 +12,7 @@ use rt::Room;
 use rt::sync::oneshot;
 
 use super::changes::Changes;
+use super::checkpoint::STEP_LEAVES;
 use super::leaf::{LEAF_BYTES_MAX, LEAF_BYTES_ONE};
 use super::place::{QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS};
 use super::record::ENTRIES_MAX;
@@ -167,7 +168,8 @@ impl Running {
 
     /// The same if the tables had this many entries.
     fn map_need_for(&self, changes: usize) -> u64 {
-        let changes = changes as u64;
+        // With snapshots, what is overwritten goes into one more leaf.
+        let changes = changes as u64 * if self.marks.is_empty() { 1 } else { 2 };
         let leaves = self.segments.live_map * super::leaf::LEAF_GRAIN as u64;
         let rewritten = leaves.min(changes * LEAF_BYTES_MAX as u64);
         // Map segments that are evacuated are rewritten as well: less than half of each, one segment at a
@@ -175,11 +177,22 @@ impl Running {
         let state = self.state_len as u64 + 4 * SLOT_BYTES as u64;
         let segments = |bytes: u64| (bytes + bytes * WASTE_PERCENT / 100).div_ceil(self.segment_bytes());
         let evacuated = self.segments.emptied_zone().map_or(0, |zone| self.evacuated_from(zone));
+        // So that deleted snapshots are folded in a full log, too, a step at a time.
+        let folding = match self.has_to_fold() {
+            true => segments((STEP_LEAVES * LEAF_BYTES_MAX) as u64) + 1,
+            false => 0,
+        };
         // The second copy of the state has segments of its own.
         segments(rewritten + changes * LEAF_BYTES_ONE as u64 + state)
             + 2
             + evacuated
+            + folding
             + segments(changes * LEAF_ENTRY_BYTES as u64 + state)
+    }
+
+    /// Whether leaves may be written for a deleted snapshot, besides those that the next merge writes.
+    pub(super) fn has_room_to_fold(&self) -> bool {
+        self.segments.free.len() as u64 >= self.map_need()
     }
 
     /// Free segments in addition to those that the map needs.
@@ -725,6 +738,7 @@ mod tests {
     use base::ByteLen;
 
     use super::super::LogMemory;
+    use super::super::leaf::Era;
     use super::super::tests::without_pool;
     use super::*;
 
@@ -745,7 +759,7 @@ mod tests {
         let mut dead = Vec::new();
         let mut fill = |state: &mut Running, until: u64| {
             for block in state.active.len() as u64..until {
-                state.active.zero(1, 2 * block, 1, &mut dead);
+                state.active.zero(Era::first(1), 2 * block, 1, &mut dead);
             }
         };
         fill(&mut state, 1023);

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use base::{Buf, crc32c};
 
-use super::leaf::LeafKey;
+use super::leaf::{Era, LeafKey};
+use super::marks::{Mark, Marks, Standing};
 use super::place::{SLOT_BYTES, SLOT_QUARTERS};
 use super::segment::words;
 use crate::cursor::Cursor;
@@ -48,24 +49,36 @@ pub(crate) struct DataSegment {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
+    pub marks: Marks,
     pub data: BTreeMap<u32, DataSegment>,
     /// The generations of map segments.
     pub map: BTreeMap<u32, u64>,
     pub leaves: BTreeMap<LeafKey, LeafPlace>,
 }
 
-/// Bytes of a state with these numbers of data segments (of which `packed` are packed), map segments and
-/// leaves, for segments of `slots` slots.
-pub(crate) fn encoded_len(data: usize, packed: usize, map: usize, leaves: usize, slots: u32) -> usize {
+/// Bytes of a state with these numbers of snapshots, data segments (of which `packed` are packed), map
+/// segments and leaves, for segments of `slots` slots.
+pub(crate) fn encoded_len(
+    marks: usize,
+    data: usize,
+    packed: usize,
+    map: usize,
+    leaves: usize,
+    slots: u32,
+) -> usize {
     let bits = words(slots, false) * (data - packed) + words(slots, true) * packed;
-    4 + data * 21 + bits * 8 + 4 + map * MAP_ENTRY_BYTES + 8 + leaves * LEAF_ENTRY_BYTES
+    let marks = 8 + marks * MARK_BYTES;
+    marks + 4 + data * 21 + bits * 8 + 4 + map * MAP_ENTRY_BYTES + 8 + leaves * LEAF_ENTRY_BYTES
 }
+
+/// Bytes of a snapshot in the state.
+const MARK_BYTES: usize = 25;
 
 /// Bytes of a map segment's entry in the state.
 pub(crate) const MAP_ENTRY_BYTES: usize = 12;
 
 /// The same of a leaf's.
-pub(crate) const LEAF_ENTRY_BYTES: usize = 25;
+pub(crate) const LEAF_ENTRY_BYTES: usize = 26;
 
 /// The slots of the state of root `root` that have these numbers. The last ones may have none of it.
 pub(crate) fn into_slots(state: &[u8], root: u64, numbers: Range<usize>) -> Buf {
@@ -101,6 +114,7 @@ impl State {
     /// directory.
     pub(crate) fn encode_with(&self, leaves: &BTreeMap<LeafKey, LeafPlace>) -> Vec<u8> {
         let mut bytes = Vec::new();
+        encode_marks(&self.marks, &mut bytes);
         bytes.extend_from_slice(&(self.data.len() as u32).to_le_bytes());
         for (segment, data) in &self.data {
             encode_data(*segment, data, &data.bits, &mut bytes);
@@ -119,6 +133,7 @@ impl State {
             return Some(state);
         }
         let mut fields = Cursor::new(bytes);
+        state.marks = decode_marks(&mut fields)?;
         for _ in 0..fields.u32()? {
             let segment = fields.u32()?;
             let (generation, newest) = (fields.u64()?, fields.u64()?);
@@ -144,16 +159,24 @@ impl State {
             }
         }
         for _ in 0..fields.u64()? {
-            let key = (fields.u32()?, fields.u64()?);
+            let era = Era::new(fields.u32()?, fields.u32()?);
+            let mut number = [0; 8];
+            number[..NUMBER_BYTES].copy_from_slice(fields.take(NUMBER_BYTES)?);
+            let key = (era, u64::from_le_bytes(number));
+            let is_past = era.number > 0;
+            if is_past && !state.marks.has(era) {
+                return None;
+            }
             let segment = fields.u32()?;
             let (at, len) = (fields.u32()?, fields.u8()?);
             let (blocks, quarters) = (fields.u16()?, fields.u16()?);
             let end = u64::from(at) + u64::from(len);
             let inside = end <= u64::from(slots) * (SLOT_BYTES / super::leaf::LEAF_GRAIN) as u64;
             let possible = blocks..=blocks.saturating_mul(SLOT_QUARTERS as u16);
+            // All blocks of a leaf of a snapshot may have read as zeros.
             let sound = inside
                 && len > 0
-                && blocks > 0
+                && (blocks > 0 || is_past)
                 && u64::from(blocks) <= super::leaf::LEAF_BLOCKS
                 && possible.contains(&quarters);
             if !sound || !state.map.contains_key(&segment) {
@@ -165,6 +188,44 @@ impl State {
         }
         fields.is_at_end().then_some(state)
     }
+}
+
+/// Bytes of the number of a leaf: that of its first block has six.
+const NUMBER_BYTES: usize = 5;
+
+/// Encodes the snapshots.
+pub(super) fn encode_marks(marks: &Marks, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&marks.next().to_le_bytes());
+    bytes.extend_from_slice(&(marks.len() as u32).to_le_bytes());
+    for (branch, mark) in marks.iter() {
+        bytes.extend_from_slice(&branch.to_le_bytes());
+        bytes.extend_from_slice(&mark.era.to_le_bytes());
+        bytes.extend_from_slice(&mark.id.to_le_bytes());
+        bytes.extend_from_slice(&mark.time.to_le_bytes());
+        bytes.push(match mark.standing {
+            Standing::Taking => 1,
+            Standing::Kept => 2,
+            Standing::Deleted => 3,
+        });
+    }
+}
+
+fn decode_marks(fields: &mut Cursor<'_>) -> Option<Marks> {
+    let mut marks = Marks::starting(fields.u32()?);
+    for _ in 0..fields.u32()? {
+        let branch = fields.u32()?;
+        let (era, id, time) = (fields.u32()?, fields.u64()?, fields.u64()?);
+        let standing = match fields.u8()? {
+            1 => Standing::Taking,
+            2 => Standing::Kept,
+            3 => Standing::Deleted,
+            _ => return None,
+        };
+        if era == 0 || era >= marks.next() || !marks.push(branch, Mark { era, id, time, standing }) {
+            return None;
+        }
+    }
+    Some(marks)
 }
 
 /// Encodes a data segment with these bits instead of its own. Before the first one is their number.
@@ -187,9 +248,10 @@ pub(super) fn encode_map(map: &BTreeMap<u32, u64>, leaves: usize, bytes: &mut Ve
 }
 
 /// Encodes where a leaf lies.
-pub(super) fn encode_leaf((branch, number): LeafKey, place: LeafPlace, bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(&branch.to_le_bytes());
-    bytes.extend_from_slice(&number.to_le_bytes());
+pub(super) fn encode_leaf((era, number): LeafKey, place: LeafPlace, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&era.branch.to_le_bytes());
+    bytes.extend_from_slice(&era.number.to_le_bytes());
+    bytes.extend_from_slice(&number.to_le_bytes()[..NUMBER_BYTES]);
     bytes.extend_from_slice(&place.segment.to_le_bytes());
     bytes.extend_from_slice(&place.at.to_le_bytes());
     bytes.push(place.len);

@@ -497,8 +497,8 @@ fn a_leaf_that_cannot_be_read_is_not_lost_to_replayed_moves() {
         let is_moved = || {
             let log = log_of(&slice);
             let state = log.inner.state.borrow();
-            let key = *state.leaves.first_key_value().expect("it is in the map").0;
-            !state.checkpointing && state.active.moves_of(key).next().is_some()
+            let (era, number) = *state.leaves.first_key_value().expect("it is in the map").0;
+            !state.checkpointing && state.active.moves_of((era.branch, number)).next().is_some()
         };
         let mut looks = 0;
         while !is_moved() {

@@ -1,5 +1,5 @@
 use super::super::ENTRY_BYTES;
-use super::super::leaf::{LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, encode};
+use super::super::leaf::{Era, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, encode};
 use super::super::place::{Spot, Stored};
 use super::super::segment::{Kind, words};
 use super::super::state::{LeafPlace, encoded_len};
@@ -80,18 +80,19 @@ fn a_log_of_a_tebibyte_takes_less_than_a_gigabyte_per_terabyte() {
         }
         let len = (LEAF_BYTES_MAX / LEAF_GRAIN) as u8;
         let place = LeafPlace { segment: 0, at: 0, len, blocks: 512, quarters: 2048 };
-        state.leaves = (0..LEAVES).map(|number| ((1, number), place)).collect();
+        state.leaves = (0..LEAVES).map(|number| ((Era::first(1), number), place)).collect();
         state.segments.live_map = LEAVES * u64::from(len);
         let packed_segments = if packed { SEGMENTS as usize } else { 0 };
-        state.state_len = encoded_len(SEGMENTS as usize, packed_segments, 64, LEAVES as usize, SLOTS);
+        state.state_len = encoded_len(0, SEGMENTS as usize, packed_segments, 64, LEAVES as usize, SLOTS);
         state.account(&LogTuning::default());
         let required = memory.used().0;
         assert!(required >> 20 < required_mib_max, "{} MiB", required >> 20);
         // All leaves are as large as they can be. They share their bytes here.
         let spots = [Spot::At(Stored { place: Place::new(1, 1), crc: 1 }); 512];
-        let leaf = Leaf::check(&encode((1, 0), 7, &spots).unwrap(), (1, 0), 7).unwrap();
+        let (era, key) = (Era::first(1), (Era::first(1), 0));
+        let leaf = Leaf::check(&encode(key, 7, &spots).unwrap(), key, 7).unwrap();
         for number in 0..LEAVES / 2 {
-            state.cache.insert((1, number), leaf.clone());
+            state.cache.insert((era, number), leaf.clone());
         }
         assert!(memory.used() <= limit, "{:?}", memory.used());
         assert!(state.cache.held() as u64 > limit.0 / 2, "{} bytes of leaves", state.cache.held());

@@ -1,0 +1,307 @@
+//! Snapshots of a slice: taking, reading, listing and deleting them.
+//!
+//! What a snapshot guarantees: it has every write that had ended when it was begun, and none that began
+//! later; once it was taken, no power cut changes it; and what is read of it never changes. Taking one costs
+//! a flush and a record, whatever the size of the volume. How they are stored: see [`super::marks`].
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use base::{ByteLen, ByteOffset, Chain};
+use rt::sync::oneshot;
+
+use super::leaf::Era;
+use super::marks::{Mark, SNAPSHOTS_MAX, Standing};
+use super::place::QUARTER_BYTES;
+use super::queue::Item;
+use super::record::What;
+use super::{Inner, LogSlice, Running};
+use crate::canary::{Canary, makes};
+use crate::error::SliceError;
+use crate::slice::{Layout, Slice};
+
+/// A snapshot of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// The number that whoever took it has chosen.
+    pub id: u64,
+    /// When it was taken, in seconds since 1970.
+    pub time: u64,
+    /// How much space in the log its deletion frees, at most: it is what was overwritten between this
+    /// snapshot and the next one. What was overwritten in the last seconds is not counted yet.
+    pub frees: ByteLen,
+    /// The deletion frees exactly that: the slice has no older snapshot, which may need some of it.
+    pub is_exact: bool,
+}
+
+/// A snapshot could not be taken, read or deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// The volume is not log-structured.
+    #[error("only log-structured volumes have snapshots: convert the volume first")]
+    NotLog,
+    /// The volume is being converted.
+    #[error("the volume is being converted: take the snapshot when that has ended")]
+    Converting,
+    /// Some blocks of the slice are lost, and the snapshot could not say which.
+    #[error("blocks of the volume are lost: write them, then take the snapshot")]
+    Lost,
+    /// The volume has as many snapshots as it can have.
+    #[error("a volume has at most {SNAPSHOTS_MAX} snapshots: delete some first")]
+    TooMany,
+    /// The volume has a snapshot with this number.
+    #[error("the volume has a snapshot with this number")]
+    Exists,
+    /// The volume has no such snapshot.
+    #[error("the volume has no such snapshot")]
+    Unknown,
+    /// The slice failed.
+    #[error(transparent)]
+    Slice(#[from] SliceError),
+}
+
+/// A snapshot that has begun: what is written from now on is not in it. It counts when
+/// [`NewSnapshot::settle`] has returned. If this is dropped before, there is none.
+#[must_use = "it counts when it has been settled"]
+pub struct NewSnapshot {
+    inner: Rc<Inner>,
+    era: Era,
+    id: u64,
+    time: u64,
+    /// The records of what is in it have smaller numbers.
+    below: u64,
+    is_settled: Cell<bool>,
+}
+
+impl NewSnapshot {
+    /// Makes the snapshot durable.
+    ///
+    /// If the future is dropped, the snapshot may be taken all the same.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Slice`]: the snapshot does not exist. (If the slice is offline, it may exist when the
+    /// pool has been reopened.)
+    pub async fn settle(self) -> Result<(), SnapshotError> {
+        let (reply, result) = oneshot();
+        rt::spawn(async move {
+            let settled = self.write().await;
+            self.is_settled.set(settled.is_ok());
+            drop(self);
+            reply.send(settled);
+        })
+        .detach();
+        result.await.unwrap_or(Err(SliceError::Offline))?;
+        Ok(())
+    }
+
+    async fn write(&self) -> Result<(), SliceError> {
+        let inner = &self.inner;
+        let oldest = || inner.state.borrow().append.in_flight.first().copied();
+        let are_written = || oldest().is_none_or(|oldest| oldest >= self.below);
+        inner.changed.until(|| are_written() || !inner.goes_on()).await;
+        if !inner.goes_on() {
+            return Err(SliceError::Offline);
+        }
+        let is_durable = inner.state.borrow().append.durable_below() >= self.below;
+        if !is_durable && !makes(Canary::SnapshotUnflushed) {
+            inner.flush().await?;
+        }
+        let what = What::Taken { snapshot: self.id };
+        let item = Item::Snapshot { era: self.era.number, time: self.time, what };
+        inner.append(self.era.branch, vec![item], true).await
+    }
+}
+
+impl Drop for NewSnapshot {
+    fn drop(&mut self) {
+        if !self.is_settled.get() {
+            self.inner.state.borrow_mut().marks.delete(self.era);
+            self.inner.sweep();
+            self.inner.tend();
+        }
+    }
+}
+
+impl Running {
+    /// Begins a snapshot of a branch.
+    fn begin_snapshot(&mut self, branch: u32, id: u64, time: u64) -> Result<(Era, u64), SnapshotError> {
+        let exist = self.marks.of(branch).iter().filter(|mark| mark.standing != Standing::Deleted);
+        if exist.clone().any(|mark| mark.id == id) {
+            return Err(SnapshotError::Exists);
+        }
+        if exist.count() >= SNAPSHOTS_MAX {
+            return Err(SnapshotError::TooMany);
+        }
+        Ok((Era::new(branch, self.marks.begin(branch, id, time)), self.append.next))
+    }
+
+    /// The snapshots of a branch that can be read, the oldest one first.
+    fn snapshots(&self, branch: u32) -> Vec<SnapshotInfo> {
+        let kept = self.marks.of(branch).iter().filter(|mark| mark.standing == Standing::Kept);
+        let oldest = self.marks.of(branch).iter().find(|mark| mark.standing != Standing::Deleted);
+        let info = |mark: &Mark| SnapshotInfo {
+            id: mark.id,
+            time: mark.time,
+            frees: self.held_by(Era::new(branch, mark.era)),
+            is_exact: oldest.is_some_and(|oldest| oldest.era == mark.era),
+        };
+        kept.map(info).collect()
+    }
+
+    /// How much space the leaves of a snapshot hold.
+    fn held_by(&self, era: Era) -> ByteLen {
+        ByteLen(self.held.get(&era).map_or(0, |held| held.quarters * QUARTER_BYTES as u64))
+    }
+
+    /// How much space deleted snapshots of a branch still hold, at most.
+    fn held_by_deleted(&self, branch: u32) -> ByteLen {
+        let deleted = self.marks.deleted_of(branch);
+        ByteLen(deleted.map(|era| self.held_by(era).0).sum())
+    }
+}
+
+impl LogSlice {
+    fn begin_snapshot(&self, id: u64, time: u64) -> Result<NewSnapshot, SnapshotError> {
+        let inner = Rc::clone(&self.log().inner);
+        if !inner.goes_on() {
+            return Err(SliceError::Offline.into());
+        }
+        let (era, below) = inner.state.borrow_mut().begin_snapshot(self.branch(), id, time)?;
+        Ok(NewSnapshot { inner, era, id, time, below, is_settled: Cell::new(false) })
+    }
+
+    /// The era that begins with a snapshot.
+    fn era_of(&self, id: u64) -> Result<u32, SnapshotError> {
+        let state = self.log().inner.state.borrow();
+        state.marks.kept(self.branch(), id).map(|mark| mark.era).ok_or(SnapshotError::Unknown)
+    }
+
+    async fn delete_snapshots(&self, ids: &[u64]) -> Result<(), SnapshotError> {
+        let inner = &self.log().inner;
+        let items = {
+            let mut state = inner.state.borrow_mut();
+            let kept = state.marks.of(self.branch()).iter().filter(|mark| mark.standing == Standing::Kept);
+            let gone: Vec<Mark> = kept.filter(|mark| ids.contains(&mark.id)).copied().collect();
+            for mark in &gone {
+                state.marks.delete(Era::new(self.branch(), mark.era));
+            }
+            let item = |mark: &Mark| {
+                let what = What::Deleted { snapshot: mark.id };
+                Item::Snapshot { era: mark.era, time: 0, what }
+            };
+            gone.iter().map(item).collect()
+        };
+        inner.append(self.branch(), items, true).await?;
+        inner.sweep();
+        inner.tend();
+        Ok(())
+    }
+}
+
+impl Slice {
+    /// Begins a snapshot: it has every write to the slice that has ended, and none that begins from now on.
+    /// Of a write that is under way, it may have some blocks.
+    ///
+    /// So the snapshots of several slices are of one instant if no write to any of them is under way from
+    /// before the first one begins until after the last one has begun. They need not be settled before writes
+    /// continue. A snapshot of several slices counts if all of them have it: after a crash, whoever has begun
+    /// it deletes it where it was settled if it was not settled everywhere.
+    ///
+    /// `id` is any number that no snapshot of the volume has, and `time` the time in seconds since 1970.
+    ///
+    /// # Errors
+    /// All of [`SnapshotError`] but [`SnapshotError::Unknown`].
+    pub async fn begin_snapshot(&self, id: u64, time: u64) -> Result<NewSnapshot, SnapshotError> {
+        self.ready().await?;
+        self.know_lost().await?;
+        if self.has_lost() {
+            return Err(SnapshotError::Lost);
+        }
+        if self.is_converting() {
+            return Err(SnapshotError::Converting);
+        }
+        match &*self.layout() {
+            Layout::Log(slice) => slice.begin_snapshot(id, time),
+            Layout::Thick(_) | Layout::Ram(_) => Err(SnapshotError::NotLog),
+        }
+    }
+
+    /// Takes a snapshot of the slice: [`Slice::begin_snapshot`], and [`NewSnapshot::settle`].
+    ///
+    /// # Errors
+    /// As for these.
+    pub async fn take_snapshot(&self, id: u64, time: u64) -> Result<(), SnapshotError> {
+        self.begin_snapshot(id, time).await?.settle().await
+    }
+
+    /// The snapshots of the slice, the oldest one first.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Slice`]; [`SliceError::Offline`] only.
+    pub async fn snapshots(&self) -> Result<Vec<SnapshotInfo>, SnapshotError> {
+        self.ready().await?;
+        match &*self.layout() {
+            Layout::Log(slice) => Ok(slice.log().inner.state.borrow().snapshots(slice.branch())),
+            Layout::Thick(_) | Layout::Ram(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Reads `len` bytes at `offset` as they were when a snapshot was taken.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Unknown`], [`SnapshotError::Slice`] as for [`Slice::read`].
+    ///
+    /// # Panics
+    /// If the range is not inside the slice.
+    pub async fn read_snapshot(
+        &self,
+        id: u64,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Chain, SnapshotError> {
+        self.check(offset, len);
+        self.ready().await?;
+        let layout = self.layout();
+        let Layout::Log(slice) = &*layout else { return Err(SnapshotError::Unknown) };
+        let era = slice.era_of(id)?;
+        match slice.read_at(Some(era), offset, len).await {
+            Ok(data) => Ok(data),
+            // If it was deleted meanwhile, that is why.
+            Err(error) => Err(slice.era_of(id).err().unwrap_or(error.into())),
+        }
+    }
+
+    /// Deletes snapshots; those that do not exist are ignored. Afterwards they cannot be read, and do not
+    /// come back after a crash. Their space is freed in the background, in steps.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Slice`]: they cannot be read, but may come back when the pool is reopened.
+    pub async fn delete_snapshots(&self, ids: &[u64]) -> Result<(), SnapshotError> {
+        self.ready().await?;
+        match &*self.layout() {
+            Layout::Log(slice) => slice.delete_snapshots(ids).await,
+            Layout::Thick(_) | Layout::Ram(_) => Ok(()),
+        }
+    }
+
+    /// How much space of the log snapshots of the slice still hold that were deleted, at most.
+    pub fn held_by_deleted_snapshots(&self) -> ByteLen {
+        match &*self.layout() {
+            Layout::Log(slice) => slice.log().inner.state.borrow().held_by_deleted(slice.branch()),
+            Layout::Thick(_) | Layout::Ram(_) => ByteLen(0),
+        }
+    }
+
+    /// Stops freeing the space of deleted snapshots in the log that the slice lies in, or continues with it.
+    /// A log that is opened frees it.
+    pub fn pause_freeing(&self, is_paused: bool) {
+        if let Layout::Log(slice) = &*self.layout() {
+            let inner = &slice.log().inner;
+            inner.state.borrow_mut().folding_paused = is_paused;
+            if inner.goes_on() {
+                inner.sweep();
+                inner.tend();
+            }
+        }
+    }
+}
