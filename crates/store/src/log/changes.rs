@@ -461,7 +461,7 @@ mod tests {
     fn each_era_has_entries_of_its_own() {
         let mut table = Changes::default();
         write(&mut table, 1, 10, 4, 1);
-        assert_eq!(write_in(&mut table, Era::new(1, 3), 12, 1, 2), []);
+        assert!(write_in(&mut table, Era::new(1, 3), 12, 1, 2).is_empty());
         table.zero(Era::new(1, 5), 11, 2, &mut Vec::new());
         write_in(&mut table, Era::new(1, 5), 700, 1, 4);
         write(&mut table, 2, 0, 1, 5);

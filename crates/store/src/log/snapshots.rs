@@ -116,8 +116,8 @@ impl Drop for NewSnapshot {
     fn drop(&mut self) {
         if !self.is_settled.get() {
             self.inner.state.borrow_mut().marks.delete(self.era);
+            // The next one who looks after the log begins with it.
             self.inner.sweep();
-            self.inner.tend();
         }
     }
 }

@@ -33,6 +33,9 @@ mod model;
 mod pace;
 mod packed;
 mod reserve;
+mod snapshot_cuts;
+mod snapshot_model;
+mod snapshots;
 mod state;
 mod zones;
 

@@ -1,0 +1,257 @@
+//! Power cuts at every point of a life with snapshots, with subsets of what was not flushed.
+//!
+//! They happen while snapshots are taken, what is overwritten goes into their leaves, blocks of theirs are
+//! moved, and deleted ones are folded. After each cut, a snapshot that was taken reads as the volume did when
+//! it began; one whose taking or deletion had not ended does so, or does not exist; and the invariants hold.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::Rng;
+use rt::sim::{Recording, Subsets, for_each_cut};
+
+use super::*;
+use crate::canary::{Canary, make};
+
+const BLOCKS: u64 = 90;
+
+/// A write to a block: the number, and the act since which it is durable.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    number: u64,
+    durable: u64,
+}
+
+/// A snapshot: what it reads as, and the acts with which it began, was taken, and was deleted.
+#[derive(Clone, Debug)]
+struct Past {
+    content: Vec<u64>,
+    begun: u64,
+    taken: u64,
+    deleting: u64,
+    deleted: u64,
+}
+
+const NEVER: u64 = u64::MAX;
+
+#[derive(Default)]
+struct History {
+    writes: BTreeMap<u64, Vec<Write>>,
+    snapshots: BTreeMap<u64, Past>,
+}
+
+impl History {
+    fn may_be(&self, block: u64, acked: u64, found: u64) -> bool {
+        let Some(writes) = self.writes.get(&block) else { return found == 0 };
+        // The last write that was durable by then, and all later ones.
+        let from = writes.iter().rposition(|write| write.durable <= acked);
+        let later = &writes[from.unwrap_or(0)..];
+        from.is_none() && found == 0 || later.iter().any(|write| write.number == found)
+    }
+
+    fn content(&self) -> Vec<u64> {
+        let last = |block| self.writes.get(&block).and_then(|writes| writes.last());
+        (0..BLOCKS).map(|block| last(block).map_or(0, |write| write.number)).collect()
+    }
+
+    fn flushed(&mut self, act: u64) {
+        self.writes.values_mut().flatten().for_each(|write| write.durable = write.durable.min(act));
+    }
+}
+
+fn small() -> LogTuning {
+    LogTuning { changes_min: 64, changes_max: 96, replay_bytes: 256 << 10, ..tuning() }
+}
+
+/// Records a life of a slice.
+fn record(seed: u64, acts: u64) -> (Recording, Rc<RefCell<History>>, VolumeId) {
+    let world = World::new(seed);
+    let node = machine(&world, 1, 8 << 20, 1);
+    let history = Rc::new(RefCell::new(History::default()));
+    let (pool, id) = world.block_on(node, CORE, move || async move {
+        let pool = create(1).await;
+        pool.set_log_tuning(small());
+        let id = pool.create_volume(spec("v", BLOCKS * BLOCK, 1)).await.unwrap().id;
+        (pool, id)
+    });
+    let recording = world.record_disk(node, path(0));
+    let (acks, shared) = (recording.clone(), Rc::clone(&history));
+    world.block_on(node, CORE, move || async move {
+        let mut rng = Rng::new(seed);
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        slice.ready().await.unwrap();
+        for act in 1..=acts {
+            let first = rng.below(BLOCKS);
+            let count = (1 + rng.below(6)).min(BLOCKS - first);
+            match rng.below(12) {
+                kind @ 0..7 => {
+                    let (is_zero, is_durable) = (kind == 6, kind < 3);
+                    let mut bytes = Vec::new();
+                    for at in first..first + count {
+                        let number = if is_zero { 0 } else { act * 100 + at - first + 1 };
+                        let durable = NEVER;
+                        shared.borrow_mut().writes.entry(at).or_default().push(Write { number, durable });
+                        bytes.extend(block(number));
+                    }
+                    let (offset, len) = (ByteOffset(first * BLOCK), ByteLen(count * BLOCK));
+                    if is_zero {
+                        slice.zero(offset, len).await.unwrap();
+                    } else {
+                        let durability = if is_durable { Durability::Durable } else { Durability::Cached };
+                        slice.write(offset, Chain::copy_of(&bytes), durability).await.unwrap();
+                    }
+                    for at in (first..first + count).filter(|_| is_durable) {
+                        let mut history = shared.borrow_mut();
+                        history.writes.get_mut(&at).unwrap().last_mut().unwrap().durable = act;
+                    }
+                }
+                7 => {
+                    slice.flush().await.unwrap();
+                    shared.borrow_mut().flushed(act);
+                }
+                8 | 9 => {
+                    {
+                        let mut history = shared.borrow_mut();
+                        let content = history.content();
+                        let (taken, deleting, deleted) = (NEVER, NEVER, NEVER);
+                        history.snapshots.insert(act, Past { content, begun: act, taken, deleting, deleted });
+                    }
+                    slice.take_snapshot(act, act).await.unwrap();
+                    let mut history = shared.borrow_mut();
+                    history.flushed(act);
+                    history.snapshots.get_mut(&act).unwrap().taken = act;
+                }
+                _ => {
+                    let ids: Vec<u64> = {
+                        let mut history = shared.borrow_mut();
+                        let there = history.snapshots.iter_mut().filter(|(_, past)| past.deleting == NEVER);
+                        let some = there.filter(|_| rng.one_in(3));
+                        some.map(|(id, past)| {
+                            past.deleting = act;
+                            *id
+                        })
+                        .collect()
+                    };
+                    slice.delete_snapshots(&ids).await.unwrap();
+                    for id in ids {
+                        shared.borrow_mut().snapshots.get_mut(&id).unwrap().deleted = act;
+                    }
+                }
+            }
+            acks.ack(act);
+        }
+        idle(&slice).await;
+        let figures = pool.log_figures()[0].1;
+        assert!(figures.written > 1 << 20, "segments were used again: {figures:?}");
+    });
+    (recording, history, id)
+}
+
+/// What is wrong after a cut, if anything.
+fn judge(image: DiskImage, history: &Rc<RefCell<History>>, id: VolumeId, acked: u64) -> Option<String> {
+    let world = World::new(acked);
+    let node = world.add_node("node", 1, |_| std::future::pending());
+    world.put_disk(node, path(0), image);
+    let history = Rc::clone(history);
+    world.block_on(node, CORE, move || async move {
+        let pool = open(1).await;
+        pool.set_log_tuning(small());
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        if slice.ready().await.is_err() {
+            return Some("the log does not open".to_owned());
+        }
+        for at in 0..BLOCKS {
+            match read(&slice, at).await {
+                Ok(found) if history.borrow().may_be(at, acked, found) => {}
+                found => return Some(format!("block {at} reads as {found:?}")),
+            }
+        }
+        let wrong = judge_snapshots(&slice, &history, acked).await;
+        if wrong.is_some() {
+            return wrong;
+        }
+        check(&slice).await;
+        // The log continues, also with what deleted snapshots have left. Then all is as before.
+        for at in [3, 50] {
+            write(&slice, at, 77, Durability::Durable).await.unwrap();
+        }
+        log_of(&slice).inner.merge_all().await.unwrap();
+        check(&slice).await;
+        judge_snapshots(&slice, &history, acked).await
+    })
+}
+
+async fn judge_snapshots(slice: &Slice, history: &Rc<RefCell<History>>, acked: u64) -> Option<String> {
+    let ids: Vec<u64> = slice.snapshots().await.unwrap().iter().map(|info| info.id).collect();
+    let all = history.borrow().snapshots.clone();
+    if let Some(unknown) = ids.iter().find(|id| !all.contains_key(id)) {
+        return Some(format!("snapshot {unknown} was never taken"));
+    }
+    for (id, past) in all {
+        if !ids.contains(&id) {
+            if past.taken <= acked && past.deleting > acked + 1 {
+                return Some(format!("snapshot {id} is gone"));
+            }
+            continue;
+        }
+        if past.deleted <= acked || past.begun > acked + 1 {
+            return Some(format!("snapshot {id} exists"));
+        }
+        let bytes = slice.read_snapshot(id, ByteOffset(0), ByteLen(BLOCKS * BLOCK)).await;
+        let Ok(bytes) = bytes else { return Some(format!("snapshot {id} cannot be read: {bytes:?}")) };
+        for ((at, found), number) in bytes.to_vec().chunks(BLOCK as usize).enumerate().zip(past.content) {
+            if found != block(number) {
+                let found = u64::from_le_bytes(found[..8].try_into().unwrap());
+                return Some(format!("block {at} of snapshot {id} is {found} and not {number}"));
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn every_cut_is_survived_with_snapshots() {
+    for seed in 0..3 {
+        let (recording, history, id) = record(seed, 260);
+        // Each cut is tried with one of the seeds, with two subsets of what was not flushed.
+        let cuts = for_each_cut(&recording, Subsets { bits: 1, seed }, |cut| {
+            if cut.at as u64 % 3 == seed {
+                let wrong = judge(cut.images[0].clone(), &history, id, cut.acked);
+                assert_eq!(wrong, None, "seed {seed}, {cut}");
+            }
+        });
+        assert!(cuts > 500, "{cuts}");
+    }
+}
+
+/// Each mistake is noticed.
+#[test]
+fn canaries_of_snapshots_are_found() {
+    for canary in
+        [Canary::SnapshotUnflushed, Canary::FreeKept, Canary::FreeBeforeRoot, Canary::RootWithoutFlush]
+    {
+        make(Some(canary));
+        let found = (0..40).any(|seed| {
+            // A log with such a mistake may also fail one of its own assertions.
+            let Ok((recording, history, id)) = std::panic::catch_unwind(|| record(seed, 200)) else {
+                return true;
+            };
+            let mut wrong = None;
+            for_each_cut(&recording, Subsets { bits: 2, seed }, |cut| {
+                if wrong.is_none() && (cut.at as u64 + seed).is_multiple_of(5) {
+                    let image = cut.images[0].clone();
+                    let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        judge(image, &history, id, cut.acked)
+                    }));
+                    wrong = judged.unwrap_or_else(|_| Some("a panic".to_owned()));
+                }
+            });
+            wrong.is_some()
+        });
+        make(None);
+        assert!(found, "{canary:?} is not noticed");
+    }
+}

@@ -1,0 +1,439 @@
+//! Snapshots: what is read of them, what they cost, and what their deletion frees.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rt::sim::DiskLatency;
+
+use super::super::marks::SNAPSHOTS_MAX;
+use super::*;
+use crate::log::{SnapshotError, SnapshotInfo};
+
+async fn read_of(slice: &Slice, id: u64, at: u64) -> Result<u64, SnapshotError> {
+    let bytes = slice.read_snapshot(id, ByteOffset(at * BLOCK), ByteLen(BLOCK)).await?.to_vec();
+    let number = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    assert_eq!(bytes, block(number), "block {at} of snapshot {id} is of one piece");
+    Ok(number)
+}
+
+async fn assert_snapshot(slice: &Slice, id: u64, expected: impl Fn(u64) -> u64) {
+    for at in 0..40 {
+        assert_eq!(read_of(slice, id, at).await, Ok(expected(at)), "block {at} of snapshot {id}");
+    }
+}
+
+async fn ids(slice: &Slice) -> Vec<u64> {
+    slice.snapshots().await.unwrap().iter().map(|info| info.id).collect()
+}
+
+/// Waits until nothing is left of deleted snapshots.
+async fn wait_until_freed(slice: &Slice) {
+    for _ in 0..20_000 {
+        if slice.held_by_deleted_snapshots() == ByteLen(0) {
+            return;
+        }
+        rt::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("deleted snapshots keep their space: {}", log_of(slice).at_what());
+}
+
+/// What the log's figures say is live, in blocks.
+async fn live(pool: &Pool, slice: &Slice) -> u64 {
+    log_of(slice).inner.merge_all().await.unwrap();
+    idle(slice).await;
+    pool.log_figures()[0].1.live / BLOCK
+}
+
+/// Blocks 0 to 29 are written, then a snapshot is taken, three times; between them, some are overwritten,
+/// unmapped, or written for the first time.
+async fn three_snapshots(slice: &Slice, merges: bool) {
+    for at in 0..30 {
+        write(slice, at, 100 + at, Durability::Cached).await.unwrap();
+    }
+    slice.take_snapshot(1, 1000).await.unwrap();
+    for at in 10..20 {
+        write(slice, at, 200 + at, Durability::Durable).await.unwrap();
+    }
+    slice.zero(ByteOffset(20 * BLOCK), ByteLen(2 * BLOCK)).await.unwrap();
+    slice.take_snapshot(2, 2000).await.unwrap();
+    if merges {
+        log_of(slice).inner.merge_all().await.unwrap();
+    }
+    for at in 15..35 {
+        // Only the last of several versions between two snapshots is kept.
+        write(slice, at, 299, Durability::Cached).await.unwrap();
+        write(slice, at, 300 + at, Durability::Cached).await.unwrap();
+    }
+    slice.take_snapshot(3, 3000).await.unwrap();
+    slice.zero(ByteOffset(0), ByteLen(40 * BLOCK)).await.unwrap();
+}
+
+fn first(at: u64) -> u64 {
+    if at < 30 { 100 + at } else { 0 }
+}
+
+fn second(at: u64) -> u64 {
+    match at {
+        10..20 => 200 + at,
+        20..22 => 0,
+        _ => first(at),
+    }
+}
+
+fn third(at: u64) -> u64 {
+    if (15..35).contains(&at) { 300 + at } else { second(at) }
+}
+
+async fn assert_three(slice: &Slice) {
+    assert_eq!(ids(slice).await, [1, 2, 3]);
+    assert_snapshot(slice, 1, first).await;
+    assert_snapshot(slice, 2, second).await;
+    assert_snapshot(slice, 3, third).await;
+    for at in 0..40 {
+        assert_eq!(read(slice, at).await, Ok(0));
+    }
+}
+
+#[test]
+fn snapshots_read_as_the_slice_did_when_they_were_taken() {
+    for merges in [false, true] {
+        let world = World::new(1);
+        let node = machine(&world, 1, 16 << 20, 1);
+        world.block_on(node, CORE, move || async move {
+            let (pool, disks, id, slice) = one_slice(4 << 20).await;
+            three_snapshots(&slice, merges).await;
+            assert_three(&slice).await;
+            log_of(&slice).inner.merge_all().await.unwrap();
+            assert_three(&slice).await;
+            check(&slice).await;
+            drop((slice, disks));
+            pool.logs_ended().await;
+            drop(pool);
+            let pool = open(1).await;
+            let disks = pool.share_disks().attach();
+            let slice = slices(&pool, &disks, id).remove(0);
+            assert_three(&slice).await;
+            check(&slice).await;
+            let infos = slice.snapshots().await.unwrap();
+            assert_eq!(infos.iter().map(|info| info.time).collect::<Vec<u64>>(), [1000, 2000, 3000]);
+            drop(disks);
+        });
+    }
+}
+
+/// In whichever order they are deleted, the others read as before, and in the end nothing is left of them.
+#[test]
+fn deleted_snapshots_give_back_what_nobody_else_needs() {
+    for order in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
+        let world = World::new(1);
+        let node = machine(&world, 1, 16 << 20, 1);
+        world.block_on(node, CORE, move || async move {
+            let (pool, disks, id, slice) = one_slice(4 << 20).await;
+            three_snapshots(&slice, true).await;
+            let contents: [fn(u64) -> u64; 3] = [first, second, third];
+            let mut left = vec![1, 2, 3];
+            for gone in order {
+                // How many different versions of blocks the snapshots have that are left.
+                let versions = |left: &[u64]| -> u64 {
+                    let of = |at: u64| left.iter().map(move |id| contents[*id as usize - 1](at));
+                    (0..40)
+                        .map(|at| of(at).filter(|number| *number > 0).collect::<BTreeSet<u64>>())
+                        .map(|of| of.len() as u64)
+                        .sum()
+                };
+                assert_eq!(live(&pool, &slice).await, versions(&left), "{left:?}");
+                let infos = slice.snapshots().await.unwrap();
+                let of_gone = infos.iter().position(|info| info.id == gone).unwrap();
+                let SnapshotInfo { frees, is_exact, .. } = infos[of_gone];
+                let before = versions(&left);
+                left.retain(|id| *id != gone);
+                let freed = (before - versions(&left)) * BLOCK;
+                assert_eq!(is_exact, of_gone == 0);
+                assert!(if is_exact { frees.0 == freed } else { frees.0 >= freed }, "{frees:?} {freed}");
+                slice.delete_snapshots(&[gone, 77]).await.unwrap();
+                assert_eq!(ids(&slice).await, left);
+                assert_eq!(read_of(&slice, gone, 0).await, Err(SnapshotError::Unknown));
+                wait_until_freed(&slice).await;
+                for id in &left {
+                    assert_snapshot(&slice, *id, contents[*id as usize - 1]).await;
+                }
+                check(&slice).await;
+            }
+            assert_eq!(live(&pool, &slice).await, 0);
+            assert_eq!(log_of(&slice).inner.state.borrow().leaves.len(), 0);
+            drop((slice, disks));
+            pool.logs_ended().await;
+            let disks = pool.share_disks().attach();
+            let slice = slices(&pool, &disks, id).remove(0);
+            assert!(ids(&slice).await.is_empty());
+            check(&slice).await;
+        });
+    }
+}
+
+/// The instant is when it begins, whatever is written before it is durable.
+#[test]
+fn a_snapshot_is_of_the_moment_at_which_it_began() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(spec("v", 4 << 20, 2)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let [one, other] = <[Rc<Slice>; 2]>::try_from(slices(&pool, &disks, id)).ok().unwrap();
+        for slice in [&one, &other] {
+            write(slice, 3, 1, Durability::Cached).await.unwrap();
+        }
+        // Nobody writes between the first and the last one.
+        let begun = [one.begin_snapshot(9, 5).await.unwrap(), other.begin_snapshot(9, 5).await.unwrap()];
+        for slice in [&one, &other] {
+            write(slice, 3, 2, Durability::Durable).await.unwrap();
+            assert!(ids(slice).await.is_empty(), "it is not durable yet");
+            assert_eq!(slice.take_snapshot(9, 6).await, Err(SnapshotError::Exists));
+        }
+        for new in begun {
+            new.settle().await.unwrap();
+        }
+        for slice in [&one, &other] {
+            assert_eq!((read_of(slice, 9, 3).await, read(slice, 3).await), (Ok(1), Ok(2)));
+            check(slice).await;
+        }
+        // One that is given up leaves nothing.
+        drop(one.begin_snapshot(10, 7).await.unwrap());
+        write(&one, 3, 3, Durability::Durable).await.unwrap();
+        assert_eq!((ids(&one).await, read_of(&one, 9, 3).await), (vec![9], Ok(1)));
+        log_of(&one).inner.merge_all().await.unwrap();
+        check(&one).await;
+        assert_eq!(pool.log_figures()[0].1.live, 2 * BLOCK);
+    });
+}
+
+/// Taking a snapshot writes one record, and nothing else until something is overwritten: the same for 10
+/// blocks as for 400.
+#[test]
+fn a_snapshot_costs_one_record_at_any_size() {
+    let costs = [10, 400].map(|blocks| {
+        let world = World::new(1);
+        let node = machine(&world, 1, 16 << 20, 1);
+        let (pool, disks, slice) = world.block_on(node, CORE, move || async move {
+            let (pool, disks, _id, slice) = one_slice(4 << 20).await;
+            for at in 0..blocks {
+                write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+            }
+            log_of(&slice).inner.merge_all().await.unwrap();
+            idle(&slice).await;
+            // So that the log has said that all of it is durable.
+            rt::sleep(Duration::from_secs(3)).await;
+            (pool, disks, slice)
+        });
+        let recording = world.record_disk(node, path(0));
+        let (slice, took) = world.block_on(node, CORE, move || async move {
+            let began = rt::now();
+            slice.take_snapshot(1, 0).await.unwrap();
+            let took = rt::now() - began;
+            idle(&slice).await;
+            (slice, took)
+        });
+        let events = recording.len();
+        world.block_on(node, CORE, move || async move { drop((slice, disks, pool)) });
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        events
+    });
+    assert_eq!(costs[0], costs[1]);
+    assert_eq!(costs[0], 2, "a write has a beginning and an end");
+}
+
+/// A log without snapshots looks nothing up for them, and its map is as it was.
+#[test]
+fn a_log_without_snapshots_has_none_in_its_map() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = one_slice(4 << 20).await;
+        slice.take_snapshot(1, 0).await.unwrap();
+        write(&slice, 0, 1, Durability::Durable).await.unwrap();
+        slice.delete_snapshots(&[1]).await.unwrap();
+        for _ in 0..2 {
+            log_of(&slice).inner.merge_all().await.unwrap();
+        }
+        idle(&slice).await;
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let state = inner.state.borrow();
+        assert!(state.marks.is_empty() && state.held.is_empty());
+        assert!(state.leaves.keys().all(|(era, _)| era.number == 0));
+        assert_eq!(state.marks.next(), 2, "no number is used again");
+    });
+}
+
+#[test]
+fn a_volume_has_a_limited_number_of_snapshots() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 32 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = one_slice(4 << 20).await;
+        for id in 0..SNAPSHOTS_MAX as u64 {
+            if id % 100 == 0 {
+                write(&slice, id / 100, id + 1, Durability::Durable).await.unwrap();
+            }
+            slice.take_snapshot(id, id).await.unwrap();
+        }
+        assert_eq!(slice.take_snapshot(5000, 0).await, Err(SnapshotError::TooMany));
+        log_of(&slice).inner.merge_all().await.unwrap();
+        for id in [0, 99, 100, 500, 999] {
+            for at in 0..10 {
+                assert_eq!(read_of(&slice, id, at).await, Ok(if at <= id / 100 { 100 * at + 1 } else { 0 }));
+            }
+        }
+        let all: Vec<u64> = (0..SNAPSHOTS_MAX as u64).collect();
+        slice.delete_snapshots(&all).await.unwrap();
+        wait_until_freed(&slice).await;
+        slice.take_snapshot(5000, 0).await.unwrap();
+        check(&slice).await;
+    });
+}
+
+/// A pool with a volume whose one snapshot has many leaves, on a disk that reads slowly.
+fn with_slow_leaves(leaves: u64) -> (World, NodeId, (Pool, CoreDisks, Rc<Slice>)) {
+    let world = World::new(1);
+    let node = machine(&world, 1, 64 << 20, 1);
+    let opened = world.block_on(node, CORE, move || async move {
+        let pool = create(1).await;
+        pool.set_log_tuning(LogTuning { changes_min: 4096, changes_max: 4096, ..tuning() });
+        let id = pool.create_volume(spec("v", leaves * 512 * BLOCK, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        for round in 0..2 {
+            for leaf in 0..leaves {
+                write(&slice, leaf * 512, 1000 * round + leaf + 1, Durability::Cached).await.unwrap();
+            }
+            if round == 0 {
+                slice.take_snapshot(1, 0).await.unwrap();
+            }
+        }
+        log_of(&slice).inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        (pool, disks, slice)
+    });
+    let read = Duration::from_millis(100)..Duration::from_millis(110);
+    world.set_disk_latency(node, path(0), DiskLatency { read, ..DiskLatency::default() });
+    (world, node, opened)
+}
+
+/// Hosts write while a snapshot is deleted, however many leaves it has and however slow the disk is.
+#[test]
+fn deleting_a_snapshot_does_not_hold_up_hosts() {
+    let (world, node, (pool, disks, slice)) = with_slow_leaves(1500);
+    world.block_on(node, CORE, move || async move {
+        assert_eq!(slice.snapshots().await.unwrap()[0].frees, ByteLen(1500 * BLOCK));
+        let began = rt::now();
+        slice.delete_snapshots(&[1]).await.unwrap();
+        assert!(rt::now() - began < Duration::from_secs(1));
+        let (mut number, mut longest) = (0, Duration::ZERO);
+        while slice.held_by_deleted_snapshots() > ByteLen(0) {
+            let began = rt::now();
+            write(&slice, 1 + number % 300, number + 1, Durability::Durable).await.unwrap();
+            longest = longest.max(rt::now() - began);
+            number += 1;
+        }
+        assert!(longest < Duration::from_secs(3), "a write took {longest:?}");
+        check(&slice).await;
+        drop((pool, disks));
+    });
+}
+
+/// Freeing can be paused, and goes on when the log has been opened again.
+#[test]
+fn freeing_is_paused_and_continued() {
+    let (world, node, (pool, disks, slice)) = with_slow_leaves(400);
+    world.block_on(node, CORE, move || async move {
+        slice.pause_freeing(true);
+        slice.delete_snapshots(&[1]).await.unwrap();
+        for at in 0..300 {
+            write(&slice, 1 + at, 7, Durability::Durable).await.unwrap();
+        }
+        log_of(&slice).inner.merge_all().await.unwrap();
+        // (The merge folds what it comes across.)
+        assert!(slice.held_by_deleted_snapshots() >= ByteLen(390 * BLOCK));
+        slice.pause_freeing(false);
+        let held = || slice.held_by_deleted_snapshots();
+        while held() > ByteLen(200 * BLOCK) {
+            rt::sleep(Duration::from_millis(10)).await;
+        }
+        slice.pause_freeing(true);
+        assert!(held() > ByteLen(0), "it is freed in steps");
+        let id = pool.volumes()[0].id;
+        drop(slice);
+        pool.logs_ended().await;
+        let slice = slices(&pool, &disks, id).remove(0);
+        slice.ready().await.unwrap();
+        wait_until_freed(&slice).await;
+        for leaf in 0..400 {
+            assert_eq!(read(&slice, leaf * 512).await, Ok(1000 + leaf + 1));
+        }
+        check(&slice).await;
+    });
+}
+
+/// The cleaner moves blocks that only a snapshot has, and finds the leaf that names them.
+#[test]
+fn blocks_of_snapshots_are_moved() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 8 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (pool, _disks, _id, slice) = one_slice(4 << 20).await;
+        // Every second block is overwritten soon, so the segments have something to gain.
+        for at in 0..400 {
+            write(&slice, at, at + 1, Durability::Cached).await.unwrap();
+        }
+        slice.take_snapshot(1, 0).await.unwrap();
+        for at in (0..400).step_by(3) {
+            write(&slice, at, 1000 + at, Durability::Cached).await.unwrap();
+        }
+        slice.take_snapshot(2, 0).await.unwrap();
+        for round in 0..40 {
+            for at in (0..400).step_by(5) {
+                write(&slice, at, 2000 + 1000 * round + at, Durability::Cached).await.unwrap();
+            }
+        }
+        assert!(pool.log_figures()[0].1.written_moved > 0, "the cleaner was at work");
+        for at in 0..400 {
+            assert_eq!(read_of(&slice, 1, at).await, Ok(at + 1));
+            let second = if at % 3 == 0 { 1000 + at } else { at + 1 };
+            assert_eq!(read_of(&slice, 2, at).await, Ok(second));
+        }
+        check(&slice).await;
+    });
+}
+
+/// A volume that is deleted takes its snapshots with it.
+#[test]
+fn a_deleted_volume_leaves_no_snapshots() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let stays = pool.create_volume(spec("stays", 4 << 20, 1)).await.unwrap().id;
+        let goes = pool.create_volume(spec("goes", 4 << 20, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, stays).remove(0);
+        three_snapshots(&slice, true).await;
+        let before = live(&pool, &slice).await;
+        {
+            let gone = slices(&pool, &disks, goes).remove(0);
+            three_snapshots(&gone, true).await;
+            assert_three(&gone).await;
+            check(&gone).await;
+        }
+        pool.delete_volume(goes).await.unwrap();
+        for _ in 0..20_000 {
+            if pool.log_figures()[0].1.live / BLOCK == before {
+                break;
+            }
+            rt::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(live(&pool, &slice).await, before);
+        assert_three(&slice).await;
+        check(&slice).await;
+        assert_eq!(log_of(&slice).inner.state.borrow().marks.len(), 3);
+    });
+}
