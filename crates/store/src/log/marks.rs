@@ -75,7 +75,7 @@ impl Marks {
 
     /// All of them, with their branches.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Mark)> {
-        self.of.iter().flat_map(|(branch, marks)| marks.iter().map(|mark| (*branch, mark)))
+        self.of.iter().flat_map(|(branch, marks)| marks.iter().map(move |mark| (*branch, mark)))
     }
 
     /// Those of a branch, in the order in which they were taken.
