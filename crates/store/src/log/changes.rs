@@ -6,6 +6,7 @@
 //! from its old place.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::leaf::{Era, GroupKey, LEAF_BLOCKS, LeafKey};
 use super::place::{Place, Slots, Spot, Stored};
@@ -230,6 +231,23 @@ impl Changes {
     pub(crate) fn overlay_until(&self, branch: u32, until: Option<u32>, block: u64, spots: &mut [Spot]) {
         let eras = self.eras(branch).take_while(|era| until.is_none_or(|until| era.number < until));
         eras.for_each(|era| self.overlay(era, block, spots));
+    }
+
+    /// The first block of a branch, from `block` on, that was changed in these eras.
+    pub(crate) fn next_change(&self, branch: u32, eras: &Range<u32>, block: u64) -> Option<u64> {
+        let eras = self.eras(branch).filter(|era| eras.contains(&era.number));
+        eras.filter_map(|era| Some(self.within(era, block, u64::MAX - block).next()?.0)).min()
+    }
+
+    /// Notes which of the blocks from `block` on were changed in these eras.
+    pub(crate) fn note_changes(&self, branch: u32, eras: &Range<u32>, block: u64, changed: &mut [bool]) {
+        for era in self.eras(branch).filter(|era| eras.contains(&era.number)) {
+            for (start, change) in self.within(era, block, changed.len() as u64) {
+                let changed = &mut changed[(start - block) as usize..];
+                let count = change.blocks().min(changed.len() as u64) as usize;
+                changed[..count].fill(true);
+            }
+        }
     }
 
     /// Applies the table's entries of one era for the blocks from `block` on to `spots`.
@@ -476,6 +494,14 @@ mod tests {
         assert_eq!([Some(4), Some(5)].map(spots), [[a, b, later, d]; 2]);
         assert_eq!(spots(None), [a, Spot::Nothing, Spot::Nothing, d]);
         assert!(table.covers(1, 11, 2) && !table.covers(1, 11, 9));
+        let changed = |eras: Range<u32>| {
+            let mut changed = [false; 4];
+            table.note_changes(1, &eras, 10, &mut changed);
+            (changed.map(usize::from), table.next_change(1, &eras, 12))
+        };
+        assert_eq!(changed(1..5), ([0, 0, 1, 0], Some(12)));
+        assert_eq!(changed(4..u32::MAX), ([0, 1, 1, 0], Some(12)));
+        assert_eq!(changed(6..9), ([0; 4], None));
         assert!(table.has_era(Era::new(1, 3)) && !table.has_era(Era::new(1, 4)));
         assert!(table.touches(Era::new(1, 5), 1) && !table.touches(Era::new(1, 3), 1));
         assert_eq!(groups(&table, &BTreeMap::new()), [(1, 0), (1, 1), (2, 0)]);

@@ -703,7 +703,13 @@ impl Running {
 
     /// Whether deleted snapshots still have leaves, and may be folded.
     pub(super) fn has_to_fold(&self) -> bool {
-        !self.folding_paused && self.marks.deleted().any(|era| self.held.contains_key(&era))
+        self.to_fold() > 0
+    }
+
+    /// How many leaves they have.
+    pub(super) fn to_fold(&self) -> u64 {
+        let held = self.marks.deleted().filter_map(|era| self.held.get(&era));
+        if self.folding_paused { 0 } else { held.map(|held| held.leaves).sum() }
     }
 
     /// The next groups with leaves of deleted snapshots. None if there are too few segments for the leaves

@@ -8,6 +8,7 @@ use rt::{DiskError, join_all};
 
 use super::changes::Changes;
 use super::leaf::{Era, LEAF_BLOCKS, LEAF_GRAIN, Leaf, LeafKey};
+use super::marks::Mark;
 use super::pack::unpack;
 use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots, Spot, Stored};
 use super::record::reveal;
@@ -175,6 +176,54 @@ impl Inner {
             }
             let segments = state.pin_all(&spots);
             return Ok((spots, Pinned { inner: self, segments }));
+        }
+    }
+
+    /// The first leaf of a branch, from `number` on, some block of which was changed in these eras.
+    pub(super) fn next_changed_leaf(&self, branch: u32, eras: &Range<u32>, number: u64) -> Option<u64> {
+        let state = self.state.borrow();
+        let marks = state.marks.of(branch).iter().filter(|mark| eras.contains(&mark.era));
+        let leaf = |mark: &Mark| {
+            let era = Era::new(branch, mark.era);
+            state.leaves.range((era, number)..=(era, u64::MAX)).next().map(|((_, number), _)| *number)
+        };
+        let tables = state.frozen.iter().chain([&state.active]);
+        let changed = tables.filter_map(|table| table.next_change(branch, eras, number * LEAF_BLOCKS));
+        changed.map(|block| block / LEAF_BLOCKS).chain(marks.filter_map(leaf)).min()
+    }
+
+    /// Which blocks of a range within one leaf were changed in these eras, the first of which begins with a
+    /// snapshot.
+    pub(super) async fn changed(
+        &self,
+        branch: u32,
+        eras: &Range<u32>,
+        blocks: Range<u64>,
+    ) -> Result<Vec<bool>, Unread> {
+        let (first, count) = (blocks.start, (blocks.end - blocks.start) as usize);
+        let (number, within) = (first / LEAF_BLOCKS, (first % LEAF_BLOCKS) as usize);
+        let since = Era::new(branch, eras.start);
+        let is_within = |(key, _): &(LeafKey, LeafPlace)| eras.contains(&key.0.number);
+        loop {
+            let places = self.state.borrow().leaves_since(since, number).ok_or(Unread::Gone)?;
+            let mut changed = vec![false; count];
+            for (key, place) in places.iter().filter(|&leaf| is_within(leaf)) {
+                let leaf = self.leaf(*key).await;
+                let leaf = leaf.map_err(|error| self.lost(&error, first, Some(*place)))?;
+                let mut found = vec![Spot::Nothing; count];
+                leaf.inspect(|leaf| leaf.read(within, &mut found));
+                for (changed, found) in changed.iter_mut().zip(found) {
+                    *changed |= found != Spot::Nothing;
+                }
+            }
+            let state = self.state.borrow();
+            if state.leaves_since(since, number).as_ref() != Some(&places) {
+                continue;
+            }
+            for table in state.frozen.iter().chain([&state.active]) {
+                table.note_changes(branch, eras, first, &mut changed);
+            }
+            return Ok(changed);
         }
     }
 

@@ -375,7 +375,7 @@ impl LogSlice {
 
 impl Unread {
     /// The error of the slice. `from` is the offset that it names if the first block is bad.
-    fn error(self, from: u64) -> SliceError {
+    pub(super) fn error(self, from: u64) -> SliceError {
         let Unread::Block { block, disk, disk_offset, cause } = self else { return SliceError::Offline };
         let offset = (block * BLOCK).max(from);
         let within = if cause == ReadFailure::Map { 0 } else { offset % BLOCK };

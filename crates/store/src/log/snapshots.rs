@@ -1,24 +1,25 @@
-//! Snapshots of a slice: taking, reading, listing and deleting them.
+//! Snapshots of a slice: taking, reading, comparing, listing and deleting them.
 //!
 //! What a snapshot guarantees: it has every write that had ended when it was begun, and none that began
 //! later; once it was taken, no power cut changes it; and what is read of it never changes. Taking one costs
 //! a flush and a record, whatever the size of the volume. How they are stored: see [`super::marks`].
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset, Chain};
 use rt::sync::oneshot;
 
-use super::leaf::Era;
+use super::leaf::{Era, LEAF_BLOCKS};
 use super::marks::{Mark, SNAPSHOTS_MAX, Standing};
-use super::place::QUARTER_BYTES;
+use super::place::{QUARTER_BYTES, SLOT_BYTES};
 use super::queue::Item;
 use super::record::What;
 use super::{Inner, LogSlice, Running};
 use crate::canary::{Canary, makes};
 use crate::error::SliceError;
-use crate::slice::{Layout, Slice};
+use crate::slice::{Layout, Slice, join};
 
 /// A snapshot of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +177,39 @@ impl LogSlice {
         state.marks.kept(self.branch(), id).map(|mark| mark.era).ok_or(SnapshotError::Unknown)
     }
 
+    /// The parts of a range that were changed in these eras, at most `max`.
+    async fn changed(
+        &self,
+        eras: &Range<u32>,
+        range: Range<u64>,
+        max: usize,
+    ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
+        const BLOCK: u64 = SLOT_BYTES as u64;
+        let inner = &self.log().inner;
+        let mut found = Vec::new();
+        let mut at = range.start / BLOCK;
+        // One more than requested, because the last one may still grow.
+        while at * BLOCK < range.end && found.len() <= max {
+            let next = inner.next_changed_leaf(self.branch(), eras, at / LEAF_BLOCKS);
+            let Some(next) = next else { break };
+            at = at.max(next * LEAF_BLOCKS);
+            let behind = ((next + 1) * LEAF_BLOCKS).min(range.end.div_ceil(BLOCK));
+            if at >= behind {
+                break;
+            }
+            let changed = inner.changed(self.branch(), eras, at..behind).await;
+            let changed = changed.map_err(|unread| unread.error(range.start))?;
+            for (block, _) in (at..).zip(changed).filter(|(_, is_changed)| *is_changed) {
+                let (from, to) = ((block * BLOCK).max(range.start), ((block + 1) * BLOCK).min(range.end));
+                join(&mut found, from, to - from);
+            }
+            at = behind;
+            rt::yield_now().await;
+        }
+        found.truncate(max);
+        Ok(found)
+    }
+
     async fn delete_snapshots(&self, ids: &[u64]) -> Result<(), SnapshotError> {
         let inner = &self.log().inner;
         let items = {
@@ -267,6 +301,41 @@ impl Slice {
         match slice.read_at(Some(era), offset, len).await {
             Ok(data) => Ok(data),
             // If it was deleted meanwhile, that is why.
+            Err(error) => Err(slice.era_of(id).err().unwrap_or(error.into())),
+        }
+    }
+
+    /// The parts of the range that were written or unmapped after one snapshot and before another one, or
+    /// until now, in order and at most `max`; adjacent parts are merged. Everything else up to the end of the
+    /// last part is the same in both. If there are fewer than `max` parts, so is everything after it.
+    ///
+    /// It takes time in proportion to what has changed.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Unknown`], also if the second snapshot is not younger than the first one;
+    /// [`SnapshotError::Slice`].
+    ///
+    /// # Panics
+    /// If the range is not inside the slice.
+    pub async fn changed_since_snapshot(
+        &self,
+        id: u64,
+        until: Option<u64>,
+        offset: ByteOffset,
+        len: ByteLen,
+        max: usize,
+    ) -> Result<Vec<(ByteOffset, ByteLen)>, SnapshotError> {
+        self.check(offset, len);
+        self.ready().await?;
+        let layout = self.layout();
+        let Layout::Log(slice) = &*layout else { return Err(SnapshotError::Unknown) };
+        let until_era = || until.map_or(Ok(u32::MAX), |until| slice.era_of(until));
+        let eras = slice.era_of(id)?..until_era()?;
+        if eras.is_empty() {
+            return Err(SnapshotError::Unknown);
+        }
+        match slice.changed(&eras, offset.0..offset.0 + len.0, max).await {
+            Ok(found) => Ok(found),
             Err(error) => Err(slice.era_of(id).err().unwrap_or(error.into())),
         }
     }

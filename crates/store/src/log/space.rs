@@ -178,9 +178,9 @@ impl Running {
         let segments = |bytes: u64| (bytes + bytes * WASTE_PERCENT / 100).div_ceil(self.segment_bytes());
         let evacuated = self.segments.emptied_zone().map_or(0, |zone| self.evacuated_from(zone));
         // So that deleted snapshots are folded in a full log, too, a step at a time.
-        let folding = match self.has_to_fold() {
-            true => segments((STEP_LEAVES * LEAF_BYTES_MAX) as u64) + 1,
-            false => 0,
+        let folding = match self.to_fold().min(STEP_LEAVES as u64) {
+            0 => 0,
+            leaves => segments(leaves * LEAF_BYTES_MAX as u64) + 1,
         };
         // The second copy of the state has segments of its own.
         segments(rewritten + changes * LEAF_BYTES_ONE as u64 + state)

@@ -109,8 +109,9 @@ fn compare(content: &mut Content, found: &[u64], after_cut: bool, what: &str) {
 
 /// Compares the volume and all snapshots, and finds out which snapshots there are.
 async fn look(slice: &Slice, model: &Shared, after_cut: bool) {
-    let found = numbers(slice, None).await;
-    compare(&mut model.borrow_mut().now, &found, after_cut, "the volume");
+    let now = numbers(slice, None).await;
+    compare(&mut model.borrow_mut().now, &now, after_cut, "the volume");
+    let mut earlier: Option<(u64, Vec<u64>)> = None;
     let listed = slice.snapshots().await.unwrap();
     let ids: Vec<u64> = listed.iter().map(|info| info.id).collect();
     assert!(ids.is_sorted());
@@ -126,12 +127,27 @@ async fn look(slice: &Slice, model: &Shared, after_cut: bool) {
             continue;
         }
         let found = numbers(slice, Some(id)).await;
+        if let Some((earlier, was)) = &earlier {
+            assert_changes(slice, *earlier, Some(id), was, &found).await;
+        }
+        assert_changes(slice, id, None, &found, &now).await;
+        earlier = Some((id, found.clone()));
         let mut model = model.borrow_mut();
         let (standing, content) = model.snapshots.get_mut(&id).unwrap();
         // A snapshot is durable, so a cut is no excuse.
         compare(content, &found, false, &format!("snapshot {id}"));
         *content = found.into_iter().map(Known::certainly).collect();
         *standing = Standing::Taken;
+    }
+}
+
+/// Checks that all blocks that differ between a snapshot and a later one, or the volume, are found.
+async fn assert_changes(slice: &Slice, id: u64, until: Option<u64>, was: &[u64], is: &[u64]) {
+    let (start, len, max) = (ByteOffset(0), ByteLen(BLOCKS * BLOCK), BLOCKS as usize);
+    let parts = slice.changed_since_snapshot(id, until, start, len, max).await.unwrap();
+    for (at, _) in (0..).zip(was.iter().zip(is)).filter(|(_, (was, is))| was != is) {
+        let is_in = |(from, len): &(ByteOffset, ByteLen)| (from.0..from.0 + len.0).contains(&(at * BLOCK));
+        assert!(parts.iter().any(is_in), "block {at} has changed since snapshot {id}");
     }
 }
 

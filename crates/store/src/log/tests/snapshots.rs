@@ -121,6 +121,44 @@ fn snapshots_read_as_the_slice_did_when_they_were_taken() {
     }
 }
 
+/// Which blocks were changed after a snapshot, and before another one or until now.
+async fn changed(slice: &Slice, id: u64, until: Option<u64>) -> Vec<u64> {
+    let (start, len) = (ByteOffset(0), ByteLen(40 * BLOCK));
+    let parts = slice.changed_since_snapshot(id, until, start, len, 9).await.unwrap();
+    parts.iter().flat_map(|(from, len)| from.0 / BLOCK..(from.0 + len.0) / BLOCK).collect()
+}
+
+#[test]
+fn changes_between_snapshots_are_found() {
+    for merges in [false, true] {
+        let world = World::new(1);
+        let node = machine(&world, 1, 16 << 20, 1);
+        world.block_on(node, CORE, move || async move {
+            let (_pool, _disks, _id, slice) = one_slice(4 << 20).await;
+            three_snapshots(&slice, merges).await;
+            for is_merged in [false, true] {
+                let blocks = |range: std::ops::Range<u64>| range.collect::<Vec<u64>>();
+                assert_eq!(changed(&slice, 1, Some(2)).await, blocks(10..22));
+                assert_eq!(changed(&slice, 2, Some(3)).await, blocks(15..35));
+                assert_eq!(changed(&slice, 1, Some(3)).await, blocks(10..35));
+                // An UNMAP of what reads as zeros counts until it is merged.
+                assert_eq!(changed(&slice, 3, None).await, blocks(0..if is_merged { 35 } else { 40 }));
+                log_of(&slice).inner.merge_all().await.unwrap();
+            }
+            slice.delete_snapshots(&[2]).await.unwrap();
+            wait_until_freed(&slice).await;
+            assert_eq!(changed(&slice, 1, Some(3)).await, (10..35).collect::<Vec<u64>>());
+            let (start, len) = (ByteOffset(12 * BLOCK + 512), ByteLen(BLOCK));
+            let parts = slice.changed_since_snapshot(1, Some(3), start, len, 9).await;
+            assert_eq!(parts, Ok(vec![(start, len)]));
+            for (id, until) in [(3, Some(1)), (1, Some(1)), (1, Some(2)), (2, None)] {
+                let parts = slice.changed_since_snapshot(id, until, start, len, 9).await;
+                assert_eq!(parts, Err(SnapshotError::Unknown));
+            }
+        });
+    }
+}
+
 /// In whichever order they are deleted, the others read as before, and in the end nothing is left of them.
 #[test]
 fn deleted_snapshots_give_back_what_nobody_else_needs() {
