@@ -142,7 +142,8 @@ fn changes_between_snapshots_are_found() {
                 assert_eq!(changed(&slice, 2, Some(3)).await, blocks(15..35));
                 assert_eq!(changed(&slice, 1, Some(3)).await, blocks(10..35));
                 // An UNMAP of what reads as zeros counts until it is merged.
-                assert_eq!(changed(&slice, 3, None).await, blocks(0..if is_merged { 35 } else { 40 }));
+                let since = changed(&slice, 3, None).await;
+                assert!(since == blocks(0..35) || !is_merged && since == blocks(0..40), "{since:?}");
                 log_of(&slice).inner.merge_all().await.unwrap();
             }
             slice.delete_snapshots(&[2]).await.unwrap();
