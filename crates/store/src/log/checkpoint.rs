@@ -645,11 +645,12 @@ impl Running {
         if group.is_left {
             return Vec::new();
         }
+        if group.forced.is_empty() && self.marks.of(group.key.0).is_empty() {
+            return if group.leaves.is_empty() { vec![0] } else { Vec::new() };
+        }
         let mut eras: BTreeSet<u32> = group.forced.iter().copied().collect();
         eras.extend(group.is_changed.then_some(0));
-        if !self.marks.of(group.key.0).is_empty() {
-            eras.extend(self.eras_of_snapshots(group));
-        }
+        eras.extend(self.eras_of_snapshots(group));
         eras.retain(|era| !group.leaves.contains_key(era));
         if eras.is_empty() {
             eras.extend(self.next_to_search(group));

@@ -361,6 +361,17 @@ impl Slice {
         }
     }
 
+    /// Whether the slice has snapshots.
+    pub(crate) fn has_snapshots(&self) -> bool {
+        match &*self.layout() {
+            Layout::Log(slice) => {
+                let state = slice.log().inner.state.borrow();
+                state.marks.of(slice.branch()).iter().any(|mark| mark.standing != Standing::Deleted)
+            }
+            Layout::Thick(_) | Layout::Ram(_) => false,
+        }
+    }
+
     /// Stops freeing the space of deleted snapshots in the log that the slice lies in, or continues with it.
     /// A log that is opened frees it.
     pub fn pause_freeing(&self, is_paused: bool) {

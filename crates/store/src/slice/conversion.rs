@@ -97,7 +97,7 @@ impl Slice {
     }
 
     /// Makes the other layout count as much as the present one, if everything has been copied, and merged if
-    /// need be ([`Slice::convert_some`]). Returns whether it does: then the volume can be switched
+    /// need be ([`Slice::convert_some`]), and the slice has no snapshots. Returns whether it does: then the volume can be switched
     /// ([`Pool::switch_volume`](crate::Pool::switch_volume)).
     ///
     /// # Errors
@@ -109,6 +109,10 @@ impl Slice {
             return Err(SliceError::Offline);
         }
         if self.has_held() && !conversion.is_merged() {
+            return Ok(false);
+        }
+        // The other layout does not have them.
+        if self.has_snapshots() {
             return Ok(false);
         }
         conversion.become_equal(&self.turns).await

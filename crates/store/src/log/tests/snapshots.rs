@@ -8,6 +8,7 @@ use rt::sim::DiskLatency;
 use super::super::marks::SNAPSHOTS_MAX;
 use super::*;
 use crate::log::{SnapshotError, SnapshotInfo};
+use crate::pool::ZeroingWatch;
 
 async fn read_of(slice: &Slice, id: u64, at: u64) -> Result<u64, SnapshotError> {
     let bytes = slice.read_snapshot(id, ByteOffset(at * BLOCK), ByteLen(BLOCK)).await?.to_vec();
@@ -441,6 +442,30 @@ fn blocks_of_snapshots_are_moved() {
             assert_eq!(read_of(&slice, 2, at).await, Ok(second));
         }
         check(&slice).await;
+    });
+}
+
+/// A thick volume has no snapshots, so a log volume that has some is not switched to thick.
+#[test]
+fn a_volume_with_snapshots_stays_in_its_log() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (pool, disks, id, slice) = one_slice(1 << 20).await;
+        write(&slice, 3, 7, Durability::Durable).await.unwrap();
+        slice.take_snapshot(1, 0).await.unwrap();
+        let watch = ZeroingWatch::default();
+        pool.begin_conversion(id, VolumeKind::Thick, Compression::Off, false, watch).await.unwrap();
+        let spec = pool.volume_slices(id, CORE, 1).unwrap().remove(0);
+        slice.begin_conversion(&spec, &disks);
+        assert_eq!(slice.take_snapshot(2, 0).await, Err(SnapshotError::Converting));
+        while slice.convert_some().await.unwrap().0 > 0 {}
+        assert_eq!(slice.become_equal().await, Ok(false));
+        assert_eq!(read_of(&slice, 1, 3).await, Ok(7));
+        slice.delete_snapshots(&[1]).await.unwrap();
+        while !slice.become_equal().await.unwrap() {
+            slice.convert_some().await.unwrap();
+        }
     });
 }
 
