@@ -8,8 +8,9 @@
 //! changes ([`changes`]). From time to time the table is frozen and merged into *leaves*, the map of 512
 //! blocks each, and a *root* says where everything is ([`checkpoint`]). After a crash, the records after the
 //! root are replayed ([`replay`]). Overwritten blocks leave holes; the *cleaner* moves what is left of a
-//! segment elsewhere ([`cleaner`]). Slice *s* of all log volumes of a pool lies in log *s*, so a log belongs
-//! to one core.
+//! segment elsewhere ([`cleaner`]). Overwritten blocks that a snapshot needs stay, and the snapshot's leaves
+//! name them ([`marks`]). Slice *s* of all log volumes of a pool lies in log *s*, so a log belongs to one
+//! core.
 //!
 //! The reasons are in `docs/why/log.md`, the format on disk is in `docs/formats/log.md`.
 
