@@ -196,9 +196,12 @@ impl Running {
             return None;
         }
         taken.durable |= std::mem::take(&mut self.append.word);
-        if !self.marks.is_empty() {
+        // Not that of the branch, which goes back when deleted snapshots are removed. A recovery may still know
+        // those, and would put what is written now before what was written in their eras.
+        let era = self.marks.newest();
+        if era > 0 {
             for entry in taken.entries.iter_mut().filter(|entry| !entry.is_of_snapshot()) {
-                entry.era = self.marks.current(entry.branch);
+                entry.era = era;
             }
         }
         arrange(&mut taken.entries, &mut taken.data);
@@ -505,6 +508,27 @@ mod tests {
         wait(&mut state, 150);
         assert_eq!((next(&mut state), next(&mut state)), (Some(100), None));
         assert_eq!(state.credit, -1);
+    }
+
+    /// Before, they did when a deleted snapshot was removed. If the power failed before the next root was
+    /// durable, what was written since was replayed as if it came before what the snapshot's era had.
+    #[test]
+    fn eras_of_records_never_go_back() {
+        let mut state = running();
+        let era_of_next = |state: &mut Running| {
+            wait(state, 1);
+            let (head, _) = state.next_record(&LogTuning::default()).unwrap();
+            head.entries[0].era
+        };
+        assert_eq!(era_of_next(&mut state), 0);
+        let era = state.marks.begin(1, 9, 0);
+        assert_eq!(era_of_next(&mut state), era);
+        state.marks.delete(Era::new(1, era));
+        state.marks.remove(|_, mark| mark.standing == Standing::Deleted);
+        assert!(state.marks.is_empty());
+        assert_eq!(era_of_next(&mut state), era);
+        // For the running log it is the same.
+        assert_eq!(state.marks.known(1, era), 0);
     }
 
     #[test]

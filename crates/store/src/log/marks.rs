@@ -165,9 +165,9 @@ impl Marks {
         (marks[at].standing == Standing::Kept).then(|| &marks[at..])
     }
 
-    /// The era in which a branch is written now.
-    pub(crate) fn current(&self, branch: u32) -> u32 {
-        self.of(branch).last().map_or(0, |mark| mark.era)
+    /// The newest era that has begun, of any branch: that of what is written now.
+    pub(crate) fn newest(&self) -> u32 {
+        self.newest
     }
 
     /// What an era in a record counts as: the newest one up to it that begins with a snapshot.
@@ -229,7 +229,8 @@ mod tests {
         assert_eq!(keepers, [None, None, two, two, two, five, five, five, five, five]);
         let folded = |keeper| marks.folded_into(7, keeper).collect::<Vec<u32>>();
         assert_eq!((folded(None), folded(two), folded(five)), (vec![1], vec![3, 4], vec![6]));
-        assert_eq!((marks.keeper(8, 3), marks.current(8), marks.current(7)), (None, 0, 6));
+        assert_eq!((marks.keeper(8, 3), marks.known(8, 3)), (None, 0));
+        assert_eq!((marks.newest(), marks.known(7, 9)), (6, 6));
         assert_eq!(marks.deleted().map(|era| era.number).collect::<Vec<u32>>(), [1, 3, 4, 6]);
         assert!(marks.kept(7, 2).is_some() && marks.kept(7, 3).is_none() && marks.kept(8, 2).is_none());
     }

@@ -248,6 +248,58 @@ fn a_snapshot_is_of_the_moment_at_which_it_began() {
     });
 }
 
+/// A deleted snapshot leaves the list with a root. What is written before that root is durable comes after
+/// what was written in the snapshot's era, also if the power fails then.
+///
+/// Before, recovery put it before that, and the older data was back.
+#[test]
+fn what_is_written_while_a_snapshot_is_removed_survives_a_power_cut() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    let (id, opened) = world.block_on(node, CORE, || async {
+        let (pool, disks, id, slice) = one_slice(4 << 20).await;
+        write(&slice, 3, 1, Durability::Durable).await.unwrap();
+        log_of(&slice).inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        (id, (pool, disks, slice))
+    });
+    // So that the state and the root take longer than a host's write.
+    let write_time = Duration::from_millis(50)..Duration::from_millis(51);
+    let latency = DiskLatency { write: write_time, spike_one_in: 0, ..DiskLatency::default() };
+    world.set_disk_latency(node, path(0), latency);
+    let opened = world.block_on(node, CORE, move || async move {
+        let (pool, disks, slice) = opened;
+        let inner = Rc::clone(&log_of(&slice).inner);
+        slice.take_snapshot(1, 0).await.unwrap();
+        write(&slice, 3, 2, Durability::Durable).await.unwrap();
+        slice.delete_snapshots(&[1]).await.unwrap();
+        let root = inner.state.borrow().root;
+        let merging = Rc::clone(&inner);
+        rt::spawn(async move { merging.merge_all().await }).detach();
+        for _ in 0..10_000 {
+            if inner.state.borrow().marks.is_empty() {
+                break;
+            }
+            rt::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(inner.state.borrow().marks.is_empty());
+        write(&slice, 3, 3, Durability::Durable).await.unwrap();
+        assert_eq!(inner.state.borrow().root, root, "no root says that the snapshot is gone");
+        (pool, disks, slice)
+    });
+    world.crash(node);
+    drop(opened);
+    world.restart(node, |_| std::future::pending());
+    world.block_on(node, CORE, move || async move {
+        let pool = open(1).await;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        assert_eq!(read(&slice, 3).await, Ok(3));
+        assert!(ids(&slice).await.is_empty());
+        check(&slice).await;
+    });
+}
+
 /// Taking a snapshot writes one record, and nothing else until something is overwritten: the same for 10
 /// blocks as for 400.
 #[test]
