@@ -125,7 +125,7 @@ impl Running {
         if let Some(zone) = self.zone_to_return() {
             self.segments.retire_zone(zone);
         }
-        self.remove_marks(handle);
+        self.remove_marks(|branch| handle.has_branch(branch));
         let used = self.segments.used.values();
         let data = used.filter(|used| used.kind == Kind::Data).count();
         let map = self.segments.used.len() - data;

@@ -27,13 +27,12 @@ use super::changes::{Changes, Move};
 use super::emptying::EVACUATED_MAX;
 use super::handle::Returned;
 use super::leaf::{self, Era, GroupKey, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
-use super::marks::Standing;
 use super::place::{Place, SLOT_BYTES, SLOT_QUARTERS, Slots, Spot, Stored};
 use super::replay::{READ_AGAIN, READS_MAX};
 use super::root::Root;
 use super::segment::{Kind, Open, SLOT_GRAINS, Used, Zone};
 use super::state::{LeafPlace, into_slots};
-use super::{Inner, LogHandle, Phase, Request, Running, Sweeping, Usage};
+use super::{Inner, Phase, Request, Running, Sweeping, Usage};
 use crate::canary::{Canary, makes};
 
 /// How many leaves are merged, and read, at a time: 150 KiB.
@@ -592,6 +591,7 @@ impl Running {
         self.zeroed = 0;
         self.frozen_below = self.append.next;
         self.frozen = Some(std::mem::take(&mut self.active));
+        self.deleted_at_freeze = self.marks.deleted().collect();
         for open in [self.segments.hosts, self.segments.survivors].into_iter().flatten() {
             if let Some(used) = self.segments.used.get_mut(&open.segment) {
                 used.replay_from = open.next;
@@ -953,15 +953,17 @@ impl Running {
         }
     }
 
-    /// Removes deleted snapshots of which the log has nothing any more, and those of deleted volumes.
-    pub(super) fn remove_marks(&mut self, handle: &LogHandle) {
+    /// Removes snapshots of which the log has nothing any more: those that had been deleted at the freeze, and
+    /// those of deleted volumes. `is_there` says whether the volume of a branch exists.
+    pub(super) fn remove_marks(&mut self, is_there: impl Fn(u32) -> bool) {
         if self.marks.is_empty() {
             return;
         }
-        let (held, active) = (&self.held, &self.active);
+        let (held, active, deleted) = (&self.held, &self.active, &self.deleted_at_freeze);
         self.marks.remove(|branch, mark| {
             let era = Era::new(branch, mark.era);
-            let is_deleted = mark.standing == Standing::Deleted || !handle.has_branch(branch);
+            // The record that says that it was taken is in the map then, and a recovery does not bring it back.
+            let is_deleted = deleted.contains(&era) || !is_there(branch);
             // Entries of the era would come to stand among those of the one before.
             is_deleted && !held.contains_key(&era) && !active.has_era(era)
         });
@@ -983,5 +985,29 @@ impl Running {
             self.segments.seal(full.segment);
         }
         Ok(open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::ByteLen;
+
+    use super::super::LogMemory;
+    use super::super::tests::without_pool;
+    use super::*;
+
+    /// Before, it left the list at once. If the record of its deletion was not durable yet when the power
+    /// failed, that of its taking brought it back, without what it had needed.
+    #[test]
+    fn a_snapshot_that_is_deleted_after_a_freeze_stays_in_the_list_until_the_next_one() {
+        let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
+        state.freeze();
+        let era = Era::new(1, state.marks.begin(1, 9, 0));
+        state.marks.delete(era);
+        state.remove_marks(|_| true);
+        assert!(state.marks.has(era));
+        state.freeze();
+        state.remove_marks(|_| true);
+        assert!(state.marks.is_empty());
     }
 }

@@ -177,6 +177,8 @@ struct Running {
     /// The snapshots of all branches, and what the leaves of each hold; those without leaves are missing.
     marks: Marks,
     held: BTreeMap<Era, Held>,
+    /// The snapshots that had been deleted at the last freeze, and were still in the list.
+    deleted_at_freeze: BTreeSet<Era>,
     /// What deleted snapshots held is not freed for now.
     folding_paused: bool,
     cache: LeafCache,
@@ -558,6 +560,7 @@ impl Running {
             leaves: BTreeMap::new(),
             marks: Marks::default(),
             held: BTreeMap::new(),
+            deleted_at_freeze: BTreeSet::new(),
             folding_paused: false,
             cache: LeafCache::new(share),
             mending: BTreeMap::new(),
