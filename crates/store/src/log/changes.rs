@@ -63,6 +63,8 @@ pub(crate) struct Changes {
     /// How many blocks have a place here, and how many of the entries are ranges of zeros.
     blocks: usize,
     ranges: usize,
+    /// How many blocks these ranges have.
+    zeros: u64,
     /// How many quarters of slots the blocks take that have a place here.
     quarters: u64,
     /// The checksums of all blocks that were entered, including those that were overwritten since: 4 bytes
@@ -84,6 +86,11 @@ impl Changes {
     /// How many blocks have a place here, other than moves.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks as u64
+    }
+
+    /// How many leaves ranges of zeros may change, besides one for each range.
+    pub(crate) fn zeroed_leaves(&self) -> u64 {
+        self.zeros / LEAF_BLOCKS + self.ranges as u64
     }
 
     /// How many quarters of slots these blocks take.
@@ -134,6 +141,7 @@ impl Changes {
             self.cut(era, block, count, dead);
             self.entries.insert((era, block), Change::Zeros(count));
             self.ranges += 1;
+            self.zeros += count;
         }
     }
 
@@ -185,7 +193,10 @@ impl Changes {
                     self.quarters -= u64::from(slots.quarters());
                     dead.push(slots);
                 }
-                Change::Zeros(_) => self.ranges -= 1,
+                Change::Zeros(count) => {
+                    self.ranges -= 1;
+                    self.zeros -= count;
+                }
             }
         }
     }
@@ -430,7 +441,9 @@ mod tests {
                 assert_eq!(dead.into_iter().flat_map(Slots::places).collect::<Vec<Place>>(), before);
                 let stored_blocks = obvious.values().filter(|spot| spot.stored().is_some()).count();
                 let ranges = table.entries.values().filter(|change| matches!(change, Change::Zeros(_)));
-                assert_eq!((table.blocks, table.ranges), (stored_blocks, ranges.count()));
+                let zeros = ranges.clone().map(|change| change.blocks()).sum::<u64>();
+                let counted = (table.blocks, table.ranges, table.zeros);
+                assert_eq!(counted, (stored_blocks, ranges.count(), zeros));
                 let sizes = obvious.values().filter_map(|spot| Some(spot.stored()?.place.size()));
                 assert_eq!(table.quarters(), sizes.map(|size| u64::from(size.quarters())).sum::<u64>());
                 assert_eq!(table.places().len(), stored_blocks);

@@ -163,7 +163,14 @@ impl Running {
     /// How many segments the next checkpoint takes at most: for leaves that may change, for the state, and
     /// for partly filled segments.
     pub(super) fn map_need(&self) -> u64 {
-        self.map_need_for(self.active.len() + self.frozen.as_ref().map_or(0, Changes::len))
+        let tables = || std::iter::once(&self.active).chain(&self.frozen);
+        let mut changes = tables().map(Changes::len).sum::<usize>();
+        // What a range of zeros unmaps goes into leaves of snapshots, and is not just left out.
+        if !self.marks.is_empty() {
+            let zeroed = tables().map(Changes::zeroed_leaves).sum::<u64>();
+            changes += zeroed.min(self.leaves.len() as u64) as usize;
+        }
+        self.map_need_for(changes)
     }
 
     /// The same if the tables had this many entries.
@@ -738,7 +745,8 @@ mod tests {
     use base::ByteLen;
 
     use super::super::LogMemory;
-    use super::super::leaf::Era;
+    use super::super::leaf::{Era, LEAF_BLOCKS, LEAF_GRAIN};
+    use super::super::state::LeafPlace;
     use super::super::tests::without_pool;
     use super::*;
 
@@ -770,6 +778,22 @@ mod tests {
         assert!(state.keeps_pace());
         fill(&mut state, 2560);
         assert!(!state.keeps_pace());
+    }
+
+    /// Before, a range of zeros counted as one leaf. In a full log, hosts could take the segments that the merge
+    /// then needed for what snapshots keep.
+    #[test]
+    fn unmapping_what_a_snapshot_has_needs_room_for_its_leaves() {
+        let mut state = frozen(20, 4096);
+        let place = LeafPlace { segment: 0, at: 0, len: 73, blocks: 512, quarters: 2048 };
+        state.leaves = (0..5000).map(|number| ((Era::first(1), number), place)).collect();
+        state.segments.live_map = 5000 * 73;
+        let before = state.map_need();
+        state.active.zero(Era::first(1), 0, 5000 * LEAF_BLOCKS, &mut Vec::new());
+        assert_eq!(state.map_need(), before, "without snapshots, less than before is written");
+        state.marks.begin(1, 9, 0);
+        let map = state.segments.live_map * LEAF_GRAIN as u64;
+        assert!(state.map_need() >= map.div_ceil(1 << 20), "{}", state.map_need());
     }
 
     /// Before, all of a replay's bytes could be written during one checkpoint. Its root then announced next
