@@ -196,8 +196,8 @@ impl Running {
             return None;
         }
         taken.durable |= std::mem::take(&mut self.append.word);
-        // Not that of the branch, which goes back when deleted snapshots are removed. A recovery may still know
-        // those, and would put what is written now before what was written in their eras.
+        // Not that of the branch, which goes back when deleted snapshots are removed. A recovery may still
+        // know those, and would put what is written now before what was written in their eras.
         let era = self.marks.newest();
         if era > 0 {
             for entry in taken.entries.iter_mut().filter(|entry| !entry.is_of_snapshot()) {

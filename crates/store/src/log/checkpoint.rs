@@ -351,7 +351,7 @@ impl Inner {
             if rt::now() - began >= SWEEP_AT_LEAST && is_waited_for() {
                 return Ok(());
             }
-            let groups = self.state.borrow().next_to_fold();
+            let groups = self.state.borrow_mut().next_to_fold();
             if groups.is_empty() {
                 return Ok(());
             }
@@ -707,19 +707,30 @@ impl Running {
         self.to_fold() > 0
     }
 
-    /// How many leaves they have.
+    /// How many leaves they have, or at least as many as a step folds.
+    ///
+    /// Asked for each record, so it does not count those of a thousand snapshots.
     pub(super) fn to_fold(&self) -> u64 {
-        let held = self.marks.deleted().filter_map(|era| self.held.get(&era));
-        if self.folding_paused { 0 } else { held.map(|held| held.leaves).sum() }
+        let mut leaves = 0;
+        if !self.folding_paused {
+            let mut held = self.marks.deleted().filter_map(|era| self.held.get(&era));
+            while leaves < STEP_LEAVES as u64
+                && let Some(held) = held.next()
+            {
+                leaves += held.leaves;
+            }
+        }
+        leaves
     }
 
     /// The next groups with leaves of deleted snapshots. None if there are too few segments for the leaves
     /// that would be written: those that the next root frees are needed first.
-    fn next_to_fold(&self) -> Vec<Group> {
+    fn next_to_fold(&mut self) -> Vec<Group> {
         let (mut groups, mut leaves) = (Vec::new(), 0);
         if !self.has_to_fold() || !self.has_room_to_fold() {
             return groups;
         }
+        self.make_room_to_fold();
         let first = self.marks.deleted().find(|era| self.held.contains_key(era));
         let Some(era) = first else { return groups };
         for ((_, number), _) in self.leaves.range((era, 0)..=(era, u64::MAX)) {
@@ -953,8 +964,8 @@ impl Running {
         }
     }
 
-    /// Removes snapshots of which the log has nothing any more: those that had been deleted at the freeze, and
-    /// those of deleted volumes. `is_there` says whether the volume of a branch exists.
+    /// Removes snapshots of which the log has nothing any more: those that had been deleted at the freeze,
+    /// and those of deleted volumes. `is_there` says whether the volume of a branch exists.
     pub(super) fn remove_marks(&mut self, is_there: impl Fn(u32) -> bool) {
         if self.marks.is_empty() {
             return;
@@ -962,7 +973,7 @@ impl Running {
         let (held, active, deleted) = (&self.held, &self.active, &self.deleted_at_freeze);
         self.marks.remove(|branch, mark| {
             let era = Era::new(branch, mark.era);
-            // The record that says that it was taken is in the map then, and a recovery does not bring it back.
+            // The record that says that it was taken is not replayed then, and does not bring it back.
             let is_deleted = deleted.contains(&era) || !is_there(branch);
             // Entries of the era would come to stand among those of the one before.
             is_deleted && !held.contains_key(&era) && !active.has_era(era)

@@ -197,9 +197,25 @@ impl Running {
             + segments(changes * LEAF_ENTRY_BYTES as u64 + state)
     }
 
-    /// Whether leaves may be written for a deleted snapshot, besides those that the next merge writes.
+    /// Whether leaves may be written for a deleted snapshot, besides those that the next merge writes, once
+    /// [`Running::make_room_to_fold`] has been called.
     pub(super) fn has_room_to_fold(&self) -> bool {
-        self.segments.free.len() as u64 >= self.map_need()
+        let announced = (self.segments.ready.len() as u64 + 1).saturating_sub(self.high());
+        self.segments.free.len() as u64 + announced >= self.map_need()
+    }
+
+    /// Takes announced segments for the map that nobody needs soon.
+    ///
+    /// Otherwise, a full log that is idle would keep what deleted snapshots hold: it has announced what it
+    /// had before they were deleted, and nothing else makes room. With fewer than at high water, the cleaner
+    /// does. Recovery finds no records in these segments.
+    pub(super) fn make_room_to_fold(&mut self) {
+        while (self.segments.free.len() as u64) < self.map_need()
+            && self.segments.ready.len() as u64 >= self.high()
+            && let Some((segment, _)) = self.segments.ready.pop_back()
+        {
+            self.segments.free.push(segment);
+        }
     }
 
     /// Free segments in addition to those that the map needs.
@@ -780,8 +796,30 @@ mod tests {
         assert!(!state.keeps_pace());
     }
 
-    /// Before, a range of zeros counted as one leaf. In a full log, hosts could take the segments that the merge
-    /// then needed for what snapshots keep.
+    /// Before, an idle log in which all but the map's segments were announced never freed what deleted
+    /// snapshots held, and hosts found it full.
+    #[test]
+    fn announced_segments_make_room_to_fold() {
+        let mut state = frozen(20, 4096);
+        let era = Era::new(1, state.marks.begin(1, 9, 0));
+        state.segments.free = (100..100 + state.map_need() as u32).collect();
+        state.hold(era, &LeafPlace { segment: 0, at: 0, len: 73, blocks: 512, quarters: 2048 });
+        state.marks.delete(era);
+        assert!((state.segments.free.len() as u64) < state.map_need(), "a step of folding counts");
+        assert!(state.has_room_to_fold());
+        state.make_room_to_fold();
+        assert_eq!(state.segments.free.len() as u64, state.map_need());
+        assert!(state.segments.free.ends_with(&[19, 18]) && state.segments.ready.len() == 18);
+        // The cleaner makes room then, and the log does not give up what it needs for that.
+        state.segments.ready.truncate(state.high() as usize - 1);
+        state.segments.free.truncate(1);
+        assert!(!state.has_room_to_fold());
+        state.make_room_to_fold();
+        assert_eq!((state.segments.free.len(), state.segments.ready.len() as u64), (1, state.high() - 1));
+    }
+
+    /// Before, a range of zeros counted as one leaf. In a full log, hosts could take the segments that the
+    /// merge then needed for what snapshots keep.
     #[test]
     fn unmapping_what_a_snapshot_has_needs_room_for_its_leaves() {
         let mut state = frozen(20, 4096);

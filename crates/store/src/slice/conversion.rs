@@ -97,8 +97,8 @@ impl Slice {
     }
 
     /// Makes the other layout count as much as the present one, if everything has been copied, and merged if
-    /// need be ([`Slice::convert_some`]), and the slice has no snapshots. Returns whether it does: then the volume can be switched
-    /// ([`Pool::switch_volume`](crate::Pool::switch_volume)).
+    /// need be ([`Slice::convert_some`]), and the slice has no snapshots. Returns whether it does: then the
+    /// volume can be switched ([`Pool::switch_volume`](crate::Pool::switch_volume)).
     ///
     /// # Errors
     /// Those of a flush of the other layout: it does not count. [`SliceError::Offline`]: the caller of an
