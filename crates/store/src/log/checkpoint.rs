@@ -83,9 +83,23 @@ struct Group {
     leaves: BTreeMap<u32, Box<Spots>>,
     /// A leaf cannot be read, and the group stays as it is.
     is_left: bool,
+    /// The eras of leaves that were read in search of moved blocks, and name none. They are not kept: there
+    /// may be a thousand, of 8 KiB each.
+    searched: BTreeSet<u32>,
 }
 
 impl Group {
+    fn new(key: GroupKey, is_changed: bool, forced: Vec<u32>) -> Group {
+        Group {
+            key,
+            is_changed,
+            forced,
+            leaves: BTreeMap::new(),
+            searched: BTreeSet::new(),
+            is_left: false,
+        }
+    }
+
     fn leaf(&self, era: u32) -> LeafKey {
         (Era::new(self.key.0, era), self.key.1)
     }
@@ -278,7 +292,7 @@ impl Inner {
         left: Option<u16>,
         again: &mut u32,
     ) -> Result<(), CheckpointError> {
-        loop {
+        for round in 0.. {
             let unread: Vec<(usize, u32)> = {
                 let state = self.state.borrow();
                 let of = |(index, group): (usize, &Group)| {
@@ -289,6 +303,10 @@ impl Inner {
             if unread.is_empty() {
                 break;
             }
+            // A search takes a round for each leaf, and those in memory do not wait for anything.
+            if round > 0 {
+                rt::next_turn().await;
+            }
             let keys: Vec<LeafKey> = unread.iter().map(|(index, era)| groups[*index].leaf(*era)).collect();
             let leaves = self.read_leaves(&keys, again).await;
             for (((index, era), key), leaf) in unread.into_iter().zip(keys).zip(leaves) {
@@ -296,9 +314,11 @@ impl Inner {
                 let may_stay = is_unread(&leaf) && self.handle.has_branch(group.key.0);
                 if may_stay && self.state.borrow_mut().leave_unread(group, era, left) {
                     group.is_left = true;
-                } else {
-                    group.leaves.insert(era, Box::new(self.spots_of(key, leaf)?));
+                    continue;
                 }
+                let is_lost = leaf.is_err();
+                let spots = self.spots_of(key, leaf)?;
+                self.state.borrow().keep(group, era, spots, is_lost);
             }
         }
         // Snapshots may be deleted while leaves are read, so nothing must come in between.
@@ -632,7 +652,7 @@ impl Running {
                 forced.push(era.number);
             }
             let is_changed = changed == Some(key);
-            let group = Group { key, is_changed, forced, leaves: BTreeMap::new(), is_left: false };
+            let group = Group::new(key, is_changed, forced);
             leaves += self.unread(&group).len();
             groups.push(group);
             from = (key.0, key.1 + 1);
@@ -697,9 +717,34 @@ impl Running {
             // it, and none of the others does either, nothing does.
             let later = marks.partition_point(|mark| mark.era <= written);
             let eras = marks[later..].iter().chain(&marks[..later]).map(|mark| mark.era);
-            let mut unread = eras.filter(|era| !group.leaves.contains_key(era));
+            let is_unread = |era: &u32| !group.leaves.contains_key(era) && !group.searched.contains(era);
+            let mut unread = eras.filter(is_unread);
             unread.find(|era| self.leaves.contains_key(&group.leaf(*era)))
         })
+    }
+
+    /// Keeps what the blocks of a leaf of a group read as, unless it was only searched for moved blocks, and
+    /// names none.
+    fn keep(&self, group: &mut Group, era: u32, spots: Spots, is_lost: bool) {
+        if is_lost {
+            // Also if it was only searched. A moved block that it named dies in both places, so it must not
+            // be read any more.
+            group.forced.push(era);
+        }
+        let is_now = era == 0 && group.is_changed;
+        let moves = || self.frozen.iter().flat_map(|frozen| frozen.moves_of(group.key));
+        let names =
+            |(_, block, moved): (u32, u64, Move)| is_at(spots[(block % LEAF_BLOCKS) as usize], moved.from);
+        let is_needed = is_now
+            || group.forced.contains(&era)
+            || self.marks.of(group.key.0).is_empty()
+            || self.eras_of_snapshots(group).contains(&era)
+            || moves().any(names);
+        if is_needed {
+            group.leaves.insert(era, Box::new(spots));
+        } else {
+            group.searched.insert(era);
+        }
     }
 
     /// Whether deleted snapshots still have leaves, and may be folded.
@@ -737,8 +782,7 @@ impl Running {
             if leaves >= STEP_LEAVES {
                 break;
             }
-            let (key, forced) = ((era.branch, *number), vec![era.number]);
-            let group = Group { key, is_changed: false, forced, leaves: BTreeMap::new(), is_left: false };
+            let group = Group::new((era.branch, *number), false, vec![era.number]);
             leaves += self.unread(&group).len();
             groups.push(group);
         }
@@ -1006,6 +1050,48 @@ mod tests {
     use super::super::LogMemory;
     use super::super::tests::without_pool;
     use super::*;
+
+    /// Before, all leaves were kept that a search had come across, up to a thousand of 8 KiB for each group.
+    /// And one that could not be read was not marked as lost, though a block that it may have named was
+    /// freed.
+    #[test]
+    fn a_search_for_moved_blocks_keeps_only_leaves_that_name_them() {
+        let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
+        state.segments.add_zone(0, Zone { disk: 0, offset: 0, leaving: false });
+        state.segments.begin(0, 7, Kind::Data);
+        let stored = |slot| Stored { place: Place::new(0, slot), crc: 0 };
+        state.segments.set(stored(5).place.run(1));
+        for id in 1..=100 {
+            let era = Era::new(1, state.marks.begin(1, id, 0));
+            let place = LeafPlace { segment: 1, at: 0, len: 2, blocks: 1, quarters: 4 };
+            state.leaves.insert((era, 0), place);
+        }
+        let mut frozen = Changes::default();
+        let moved = Move { from: stored(5).place, to: stored(6), sequence: 1 };
+        frozen.moved(Era::new(1, 3), 9, moved);
+        state.frozen = Some(frozen);
+        let mut group = Group::new((1, 0), true, Vec::new());
+        let mut read = Vec::new();
+        loop {
+            let unread = state.unread(&group);
+            if unread.is_empty() {
+                break;
+            }
+            for era in unread {
+                let mut spots = NOTHING;
+                if era == 80 {
+                    spots[9] = Spot::At(stored(5));
+                }
+                read.push(era);
+                state.keep(&mut group, era, spots, era == 50);
+            }
+        }
+        assert_eq!(read, std::iter::once(0).chain(4..=80).collect::<Vec<u32>>());
+        assert_eq!(group.leaves.keys().copied().collect::<Vec<u32>>(), [0, 50, 80]);
+        assert_eq!(group.forced, [50]);
+        let merged = state.merged(group, false);
+        assert_eq!(merged.iter().map(|leaf| leaf.key.0.number).collect::<Vec<u32>>(), [0, 50, 80]);
+    }
 
     /// Before, it left the list at once. If the record of its deletion was not durable yet when the power
     /// failed, that of its taking brought it back, without what it had needed.
