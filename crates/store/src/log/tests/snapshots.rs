@@ -273,7 +273,6 @@ fn what_is_written_while_a_snapshot_is_removed_survives_a_power_cut() {
         slice.take_snapshot(1, 0).await.unwrap();
         write(&slice, 3, 2, Durability::Durable).await.unwrap();
         slice.delete_snapshots(&[1]).await.unwrap();
-        let root = inner.state.borrow().root;
         let merging = Rc::clone(&inner);
         rt::spawn(async move { merging.merge_all().await }).detach();
         for _ in 0..10_000 {
@@ -283,6 +282,7 @@ fn what_is_written_while_a_snapshot_is_removed_survives_a_power_cut() {
             rt::sleep(Duration::from_millis(1)).await;
         }
         assert!(inner.state.borrow().marks.is_empty());
+        let root = inner.state.borrow().root;
         write(&slice, 3, 3, Durability::Durable).await.unwrap();
         assert_eq!(inner.state.borrow().root, root, "no root says that the snapshot is gone");
         (pool, disks, slice)
