@@ -731,15 +731,14 @@ impl Running {
             // be read any more.
             group.forced.push(era);
         }
-        let is_now = era == 0 && group.is_changed;
-        let moves = || self.frozen.iter().flat_map(|frozen| frozen.moves_of(group.key));
-        let names =
-            |(_, block, moved): (u32, u64, Move)| is_at(spots[(block % LEAF_BLOCKS) as usize], moved.from);
-        let is_needed = is_now
+        let key = group.key;
+        let names = |block: u64, moved: Move| is_at(spots[(block % LEAF_BLOCKS) as usize], moved.from);
+        let moves = |frozen: &Changes| frozen.moves_of(key).any(|(_, block, moved)| names(block, moved));
+        let is_needed = era == 0 && group.is_changed
             || group.forced.contains(&era)
-            || self.marks.of(group.key.0).is_empty()
+            || self.marks.of(key.0).is_empty()
             || self.eras_of_snapshots(group).contains(&era)
-            || moves().any(names);
+            || self.frozen.as_ref().is_some_and(moves);
         if is_needed {
             group.leaves.insert(era, Box::new(spots));
         } else {
