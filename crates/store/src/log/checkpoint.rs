@@ -90,14 +90,7 @@ struct Group {
 
 impl Group {
     fn new(key: GroupKey, is_changed: bool, forced: Vec<u32>) -> Group {
-        Group {
-            key,
-            is_changed,
-            forced,
-            leaves: BTreeMap::new(),
-            searched: BTreeSet::new(),
-            is_left: false,
-        }
+        Group { key, is_changed, forced, leaves: BTreeMap::new(), searched: BTreeSet::new(), is_left: false }
     }
 
     fn leaf(&self, era: u32) -> LeafKey {
@@ -185,7 +178,7 @@ impl Inner {
     fn sweep_on(&self, returned: bool) {
         let (now, folds) = {
             let state = self.state.borrow();
-            (state.sweeping, state.has_to_fold() && state.has_room_to_fold())
+            (state.sweeping, state.may_fold())
         };
         if now == Sweeping::Nothing && !folds {
             return;
@@ -751,6 +744,11 @@ impl Running {
         self.to_fold() > 0
     }
 
+    /// The same, and there is room for leaves that get something.
+    pub(super) fn may_fold(&self) -> bool {
+        self.has_to_fold() && self.room_to_fold() > 0
+    }
+
     /// How many leaves they have, or at least as many as a step folds.
     ///
     /// Asked for each record, so it does not count those of a thousand snapshots.
@@ -771,14 +769,16 @@ impl Running {
     /// that would be written: those that the next root frees are needed first.
     fn next_to_fold(&mut self) -> Vec<Group> {
         let (mut groups, mut leaves) = (Vec::new(), 0);
-        if !self.has_to_fold() || !self.has_room_to_fold() {
+        if !self.may_fold() {
             return groups;
         }
+        // Of each group, one leaf is written at most.
+        let most = self.room_to_fold();
         self.make_room_to_fold();
         let first = self.marks.deleted().find(|era| self.held.contains_key(era));
         let Some(era) = first else { return groups };
         for ((_, number), _) in self.leaves.range((era, 0)..=(era, u64::MAX)) {
-            if leaves >= STEP_LEAVES {
+            if leaves >= STEP_LEAVES || groups.len() >= most {
                 break;
             }
             let group = Group::new((era.branch, *number), false, vec![era.number]);

@@ -66,6 +66,10 @@ impl Inner {
             state.cleaning = false;
             state.credit = 0;
             state.stock_changed = true;
+            // It gains nothing, but deleted snapshots may hold what it looks for.
+            if state.exhausted && state.may_fold() {
+                state.sweeping = Sweeping::Leaves;
+            }
         }
         self.settle();
     }

@@ -488,6 +488,12 @@ impl Segments {
         self.end(segment);
     }
 
+    /// Makes the segment free that was announced last. Returns whether there was one.
+    pub(crate) fn take_back(&mut self) -> bool {
+        let last = self.ready.pop_back();
+        last.inspect(|(segment, _)| self.make_free(*segment)).is_some()
+    }
+
     fn make_free(&mut self, segment: u32) {
         let zone = self.zones.get(&self.zone_of(segment));
         if zone.is_some_and(|zone| !zone.leaving) {

@@ -160,9 +160,14 @@ impl Running {
         u64::from(self.segments.slots) * SLOT_BYTES as u64
     }
 
-    /// How many segments the next checkpoint takes at most: for leaves that may change, for the state, and
-    /// for partly filled segments.
+    /// How many segments the next checkpoint takes at most: for leaves that may change, for a step of folding
+    /// deleted snapshots, for the state, and for partly filled segments.
     pub(super) fn map_need(&self) -> u64 {
+        self.merge_need() + self.folding_need()
+    }
+
+    /// The same without folding.
+    fn merge_need(&self) -> u64 {
         let tables = || std::iter::once(&self.active).chain(&self.frozen);
         let mut changes = tables().map(Changes::len).sum::<usize>();
         // What a range of zeros unmaps goes into leaves of snapshots, and is not just left out.
@@ -170,11 +175,11 @@ impl Running {
             let zeroed = tables().map(Changes::zeroed_leaves).sum::<u64>();
             changes += zeroed.min(self.leaves.len() as u64) as usize;
         }
-        self.map_need_for(changes)
+        self.merge_need_for(changes)
     }
 
     /// The same if the tables had this many entries.
-    fn map_need_for(&self, changes: usize) -> u64 {
+    fn merge_need_for(&self, changes: usize) -> u64 {
         // With snapshots, what is overwritten goes into one more leaf.
         let changes = changes as u64 * if self.marks.is_empty() { 1 } else { 2 };
         let leaves = self.segments.live_map * super::leaf::LEAF_GRAIN as u64;
@@ -182,40 +187,51 @@ impl Running {
         // Map segments that are evacuated are rewritten as well: less than half of each, one segment at a
         // time.
         let state = self.state_len as u64 + 4 * SLOT_BYTES as u64;
-        let segments = |bytes: u64| (bytes + bytes * WASTE_PERCENT / 100).div_ceil(self.segment_bytes());
         let evacuated = self.segments.emptied_zone().map_or(0, |zone| self.evacuated_from(zone));
-        // So that deleted snapshots are folded in a full log, too, a step at a time.
-        let folding = match self.to_fold().min(STEP_LEAVES as u64) {
-            0 => 0,
-            leaves => segments(leaves * LEAF_BYTES_MAX as u64) + 1,
-        };
         // The second copy of the state has segments of its own.
-        segments(rewritten + changes * LEAF_BYTES_ONE as u64 + state)
+        self.segments_for(rewritten + changes * LEAF_BYTES_ONE as u64 + state)
             + 2
             + evacuated
-            + folding
-            + segments(changes * LEAF_ENTRY_BYTES as u64 + state)
+            + self.segments_for(changes * LEAF_ENTRY_BYTES as u64 + state)
     }
 
-    /// Whether leaves may be written for a deleted snapshot, besides those that the next merge writes, once
-    /// [`Running::make_room_to_fold`] has been called.
-    pub(super) fn has_room_to_fold(&self) -> bool {
-        let announced = (self.segments.ready.len() as u64 + 1).saturating_sub(self.high());
-        self.segments.free.len() as u64 + announced >= self.map_need()
+    /// How many segments a step of folding deleted snapshots takes at most.
+    fn folding_need(&self) -> u64 {
+        match self.to_fold().min(STEP_LEAVES as u64) {
+            0 => 0,
+            leaves => self.segments_for(leaves * LEAF_BYTES_MAX as u64) + 1,
+        }
+    }
+
+    fn segments_for(&self, map_bytes: u64) -> u64 {
+        (map_bytes + map_bytes * WASTE_PERCENT / 100).div_ceil(self.segment_bytes())
+    }
+
+    /// How many leaves may be written for deleted snapshots, besides those that the next merge writes, once
+    /// [`Running::make_room_to_fold`] has been called. In a full log that is less than a step.
+    pub(super) fn room_to_fold(&self) -> usize {
+        let free = self.segments.free.len() as u64 + self.announced_too_many();
+        let bytes = free.saturating_sub(self.merge_need()) * self.segment_bytes();
+        let leaves = bytes * 100 / (100 + WASTE_PERCENT) / LEAF_BYTES_MAX as u64;
+        leaves.min(STEP_LEAVES as u64) as usize
+    }
+
+    /// How many announced segments nobody needs soon. With fewer than at high water, the cleaner makes room,
+    /// as long as it can.
+    fn announced_too_many(&self) -> u64 {
+        let needed = if self.exhausted { RESERVE as u64 + 1 } else { self.high() - 1 };
+        (self.segments.ready.len() as u64).saturating_sub(needed)
     }
 
     /// Takes announced segments for the map that nobody needs soon.
     ///
     /// Otherwise, a full log that is idle would keep what deleted snapshots hold: it has announced what it
-    /// had before they were deleted, and nothing else makes room. With fewer than at high water, the cleaner
-    /// does. Recovery finds no records in these segments.
+    /// had before they were deleted, and nothing else makes room. Recovery finds no records in these segments.
     pub(super) fn make_room_to_fold(&mut self) {
         while (self.segments.free.len() as u64) < self.map_need()
-            && self.segments.ready.len() as u64 >= self.high()
-            && let Some((segment, _)) = self.segments.ready.pop_back()
-        {
-            self.segments.free.push(segment);
-        }
+            && self.announced_too_many() > 0
+            && self.segments.take_back()
+        {}
     }
 
     /// Free segments in addition to those that the map needs.
@@ -315,7 +331,8 @@ impl Running {
         let held = if is_reserved { self.held(Some(branch)) } else { held };
         let dead = (self.zeroed + self.active.blocks()) * u64::from(SLOT_QUARTERS);
         let live = (settled + self.active.quarters()).saturating_sub(dead);
-        live + held + quarters <= self.usable_beside(self.map_need_for(0)) * percent / 100
+        live + held + quarters
+            <= self.usable_beside(self.merge_need_for(0) + self.folding_need()) * percent / 100
     }
 
     /// How many quarters of slots are kept for the reserves of branches other than this one.
@@ -762,6 +779,7 @@ mod tests {
 
     use super::super::LogMemory;
     use super::super::leaf::{Era, LEAF_BLOCKS, LEAF_GRAIN};
+    use super::super::segment::Zone;
     use super::super::state::LeafPlace;
     use super::super::tests::without_pool;
     use super::*;
@@ -801,21 +819,30 @@ mod tests {
     #[test]
     fn announced_segments_make_room_to_fold() {
         let mut state = frozen(20, 4096);
+        for number in 0..2 {
+            state.segments.add_zone(number, Zone { disk: 0, offset: 0, leaving: false });
+        }
         let era = Era::new(1, state.marks.begin(1, 9, 0));
         state.segments.free = (100..100 + state.map_need() as u32).collect();
         state.hold(era, &LeafPlace { segment: 0, at: 0, len: 73, blocks: 512, quarters: 2048 });
         state.marks.delete(era);
         assert!((state.segments.free.len() as u64) < state.map_need(), "a step of folding counts");
-        assert!(state.has_room_to_fold());
+        assert_eq!(state.room_to_fold(), STEP_LEAVES);
         state.make_room_to_fold();
         assert_eq!(state.segments.free.len() as u64, state.map_need());
         assert!(state.segments.free.ends_with(&[19, 18]) && state.segments.ready.len() == 18);
         // The cleaner makes room then, and the log does not give up what it needs for that.
         state.segments.ready.truncate(state.high() as usize - 1);
         state.segments.free.truncate(1);
-        assert!(!state.has_room_to_fold());
+        assert_eq!(state.room_to_fold(), 0);
         state.make_room_to_fold();
         assert_eq!((state.segments.free.len(), state.segments.ready.len() as u64), (1, state.high() - 1));
+        // Unless it gains nothing: then hosts keep one segment.
+        state.exhausted = true;
+        state.segments.free = (100..100 + state.merge_need() as u32 - 1).collect();
+        assert_eq!(state.room_to_fold(), STEP_LEAVES);
+        state.make_room_to_fold();
+        assert_eq!(state.segments.ready.len(), RESERVE + 1);
     }
 
     /// Before, a range of zeros counted as one leaf. In a full log, hosts could take the segments that the
