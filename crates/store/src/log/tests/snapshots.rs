@@ -427,7 +427,8 @@ fn deleting_a_snapshot_does_not_hold_up_hosts() {
             longest = longest.max(rt::now() - began);
             number += 1;
         }
-        assert!(longest < Duration::from_secs(3), "a write took {longest:?}");
+        // A checkpoint reads hundreds of leaves besides, to empty map segments.
+        assert!(longest < Duration::from_secs(4), "a write took {longest:?}");
         check(&slice).await;
         drop((pool, disks));
     });
