@@ -73,26 +73,29 @@ pub(super) enum CheckpointError {
 
 /// Leaves of a branch that map the same blocks. They change together: a block that is overwritten goes from
 /// one to another.
+#[derive(Default)]
 struct Group {
     key: GroupKey,
-    /// The frozen table changes the branch as it is now.
+    /// The frozen table has changes or moves of blocks of the branch.
     is_changed: bool,
+    /// It has changes.
+    is_written: bool,
     /// The eras of leaves that are written somewhere else in any case.
     forced: Vec<u32>,
+    /// These are of deleted snapshots, and are folded.
+    folds: bool,
     /// What the blocks of the leaves read as that have been read, by era.
     leaves: BTreeMap<u32, Box<Spots>>,
-    /// A leaf cannot be read, and the group stays as it is.
-    is_left: bool,
     /// The eras of leaves that were read in search of moved blocks, and name none. They are not kept: there
     /// may be a thousand, of 8 KiB each.
     searched: BTreeSet<u32>,
+    /// Why leaves cannot be read, by era.
+    unreadable: BTreeMap<u32, DiskError>,
+    /// Leaves that cannot be read stay where they are.
+    has_left: bool,
 }
 
 impl Group {
-    fn new(key: GroupKey, is_changed: bool, forced: Vec<u32>) -> Group {
-        Group { key, is_changed, forced, leaves: BTreeMap::new(), searched: BTreeSet::new(), is_left: false }
-    }
-
     fn leaf(&self, era: u32) -> LeafKey {
         (Era::new(self.key.0, era), self.key.1)
     }
@@ -100,25 +103,26 @@ impl Group {
 
 const NOTHING: Spots = [Spot::Nothing; LEAF_BLOCKS as usize];
 
-/// A leaf after the merge.
+/// What the merge of a group changes.
+#[derive(Default)]
 struct Merged {
-    key: LeafKey,
-    /// 8 KiB, which would be copied with each move otherwise.
-    spots: Box<Spots>,
-    /// Slots that neither this leaf nor another one of its group points at any more, and what those of them
-    /// take that were blocks which the branch no longer has.
+    branch: u32,
+    /// The leaves that change. They have 8 KiB each, which would be copied with each move otherwise.
+    leaves: Vec<(LeafKey, Box<Spots>)>,
+    /// Slots that no leaf of the group points at any more, and what those of them take that were blocks which
+    /// the branch no longer has.
     dead: Vec<Slots>,
     forgotten: Usage,
 }
 
-/// Merged leaves that have been written, or are not needed any more.
-type Written = Vec<(Merged, Option<(LeafPlace, Leaf)>)>;
+/// Leaves that have been written, or are not needed any more.
+type Written = Vec<(LeafKey, Option<(LeafPlace, Leaf)>)>;
 
 /// Leaves that are written together.
 struct Batch {
     open: Open,
     bytes: Vec<u8>,
-    leaves: Vec<(Merged, u32, Leaf)>,
+    leaves: Vec<(LeafKey, Usage, u32, Leaf)>,
 }
 
 impl Inner {
@@ -230,8 +234,9 @@ impl Inner {
                 };
                 let mut state = self.state.borrow_mut();
                 let swept = state.swept(*key, leaf.as_ref());
-                state.take_in(&swept, None);
+                state.take_in(*key, None);
                 state.exhausted &= swept.dead.is_empty();
+                state.let_die(&swept);
             }
             // In a log without a free segment, hosts' writes wait for what the cleaner gains from these, and
             // nothing else would end the sweep for them.
@@ -302,50 +307,37 @@ impl Inner {
             }
             let keys: Vec<LeafKey> = unread.iter().map(|(index, era)| groups[*index].leaf(*era)).collect();
             let leaves = self.read_leaves(&keys, again).await;
-            for (((index, era), key), leaf) in unread.into_iter().zip(keys).zip(leaves) {
+            for ((index, era), leaf) in unread.into_iter().zip(leaves) {
                 let group = &mut groups[index];
-                let may_stay = is_unread(&leaf) && self.handle.has_branch(group.key.0);
-                if may_stay && self.state.borrow_mut().leave_unread(group, era, left) {
-                    group.is_left = true;
-                    continue;
+                match leaf {
+                    Ok(leaf) => {
+                        let spots = leaf.map_or(NOTHING, |leaf| leaf.spots());
+                        self.state.borrow().keep(group, era, spots);
+                    }
+                    Err(error @ DiskError::Latched) => return Err(error.into()),
+                    Err(error) => drop(group.unreadable.insert(era, error)),
                 }
-                let is_lost = leaf.is_err();
-                let spots = self.spots_of(key, leaf)?;
-                self.state.borrow().keep(group, era, spots, is_lost);
             }
         }
         // Snapshots may be deleted while leaves are read, so nothing must come in between.
         let merged: Vec<Merged> = {
-            let state = self.state.borrow();
-            let merge = |group: Group| {
+            let mut state = self.state.borrow_mut();
+            let merge = |mut group: Group| {
                 let is_gone = !self.handle.has_branch(group.key.0);
+                for (era, error) in state.leave_unread(&mut group, left, is_gone) {
+                    // Nobody misses what a deleted volume had there, or a snapshot that nobody needs.
+                    let (branch, leaf) = group.key;
+                    if !is_gone && (era == 0 || state.marks.keeper(branch, era).is_some()) {
+                        let log = self.handle.number;
+                        tracing::error!(log, branch, era, leaf, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
+                    }
+                    state.lose(&mut group, era);
+                }
                 state.merged(group, is_gone)
             };
-            groups.into_iter().filter(|group| !group.is_left).flat_map(merge).collect()
+            groups.into_iter().map(merge).collect()
         };
         self.write_leaves(merged).await
-    }
-
-    /// What the blocks of a leaf read as that is about to be merged. If it cannot be read, they are lost.
-    fn spots_of(
-        &self,
-        key: LeafKey,
-        leaf: Result<Option<Leaf>, DiskError>,
-    ) -> Result<Spots, CheckpointError> {
-        let error = match leaf {
-            Ok(leaf) => return Ok(leaf.map_or(NOTHING, |leaf| leaf.spots())),
-            Err(error @ DiskError::Latched) => return Err(error.into()),
-            Err(error) => error,
-        };
-        let (era, number) = key;
-        // Nobody misses what a deleted volume had there.
-        if self.handle.has_branch(era.branch) {
-            let log = self.handle.number;
-            tracing::error!(log, branch = era.branch, era = era.number, leaf = number, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
-        }
-        let mut state = self.state.borrow_mut();
-        state.lose(key);
-        Ok([Spot::At(Stored::lost(state.disk_of_leaf(key))); LEAF_BLOCKS as usize])
     }
 
     /// Frees what deleted snapshots held. Nothing is frozen yet, so hosts write meanwhile.
@@ -426,7 +418,7 @@ impl Inner {
     async fn write_leaves(&self, merged: Vec<Merged>) -> Result<(), CheckpointError> {
         let mut batch: Option<Batch> = None;
         let mut written = Written::new();
-        for leaf in merged {
+        for (key, spots) in merged.iter().flat_map(|group| &group.leaves) {
             if batch.as_ref().is_some_and(|batch| !batch.has_room(self.handle.slots())) {
                 self.write_batch(batch.take(), &mut written).await?;
             }
@@ -434,20 +426,22 @@ impl Inner {
                 Some(batch) => batch.open,
                 None => self.state.borrow_mut().open_map(LEAF_BYTES_MAX)?,
             };
-            let Some(bytes) = leaf::encode(leaf.key, open.generation, &leaf.spots) else {
-                written.push((leaf, None));
+            let Some(bytes) = leaf::encode(*key, open.generation, spots) else {
+                written.push((*key, None));
                 continue;
             };
-            let whole = Leaf::check(&bytes, leaf.key, open.generation).expect("it was just encoded");
+            let whole = Leaf::check(&bytes, *key, open.generation).expect("it was just encoded");
+            let mut used = Usage::default();
+            let places = spots.iter().filter_map(|spot| spot.stored());
+            places.for_each(|stored| used.add(Usage::of(stored.place.run(1))));
             let batch = batch.get_or_insert_with(|| Batch { open, bytes: Vec::new(), leaves: Vec::new() });
-            batch.leaves.push((leaf, batch.bytes.len() as u32, whole));
+            batch.leaves.push((*key, used, batch.bytes.len() as u32, whole));
             batch.bytes.extend_from_slice(&bytes);
         }
         self.write_batch(batch, &mut written).await?;
         let mut state = self.state.borrow_mut();
-        for (merged, place) in written {
-            state.take_in(&merged, place);
-        }
+        written.into_iter().for_each(|(key, place)| state.take_in(key, place));
+        merged.iter().for_each(|group| state.let_die(group));
         Ok(())
     }
 
@@ -462,15 +456,11 @@ impl Inner {
         if let Some(map) = &mut state.segments.map {
             map.next += (len / SLOT_BYTES) as u16;
         }
-        for (merged, at, leaf) in leaves {
+        for (key, used, at, leaf) in leaves {
             let at = u32::from(open.next) * SLOT_GRAINS + at / LEAF_GRAIN as u32;
-            let places = merged.spots.iter().filter_map(|spot| spot.stored());
-            let mut used = Usage::default();
-            places.for_each(|stored| used.add(Usage::of(stored.place.run(1))));
             let (blocks, quarters) = (used.blocks as u16, used.quarters as u16);
             let len = (leaf.len() / LEAF_GRAIN) as u8;
-            let place = LeafPlace { segment: open.segment, at, len, blocks, quarters };
-            written.push((merged, Some((place, leaf))));
+            written.push((key, Some((LeafPlace { segment: open.segment, at, len, blocks, quarters }, leaf))));
         }
         Ok(())
     }
@@ -644,8 +634,10 @@ impl Running {
             while let Some((era, _)) = others.pop_if(|other| of(*other) == key) {
                 forced.push(era.number);
             }
+            let written = || self.frozen.as_ref()?.next_changed_group(key, &self.leaves);
             let is_changed = changed == Some(key);
-            let group = Group::new(key, is_changed, forced);
+            let is_written = is_changed && written() == Some(key);
+            let group = Group { key, is_changed, is_written, forced, ..Group::default() };
             leaves += self.unread(&group).len();
             groups.push(group);
             from = (key.0, key.1 + 1);
@@ -655,16 +647,14 @@ impl Running {
 
     /// The eras of the leaves of a group that must be read next. None: it can be merged.
     fn unread(&self, group: &Group) -> Vec<u32> {
-        if group.is_left {
-            return Vec::new();
-        }
         if group.forced.is_empty() && self.marks.of(group.key.0).is_empty() {
-            return if group.leaves.is_empty() { vec![0] } else { Vec::new() };
+            let is_done = !group.leaves.is_empty() || !group.unreadable.is_empty();
+            return if is_done { Vec::new() } else { vec![0] };
         }
         let mut eras: BTreeSet<u32> = group.forced.iter().copied().collect();
         eras.extend(group.is_changed.then_some(0));
         eras.extend(self.eras_of_snapshots(group));
-        eras.retain(|era| !group.leaves.contains_key(era));
+        eras.retain(|era| !group.leaves.contains_key(era) && !group.unreadable.contains_key(era));
         if eras.is_empty() {
             eras.extend(self.next_to_search(group));
         }
@@ -678,16 +668,8 @@ impl Running {
     /// block counts.
     fn eras_of_snapshots(&self, group: &Group) -> BTreeSet<u32> {
         let (branch, number) = group.key;
-        let mut keepers: BTreeSet<Option<u32>> = BTreeSet::new();
-        if let Some(frozen) = self.frozen.as_ref().filter(|_| group.is_changed) {
-            let changed = frozen.eras(branch).filter(|era| frozen.touches(*era, number));
-            keepers.extend(changed.map(|era| self.marks.keeper(branch, era.number)));
-        }
-        let is_there = |era: u32| group.leaves.contains_key(&era) || group.forced.contains(&era);
-        let folded = self.marks.deleted_of(branch).map(|era| era.number).filter(|era| is_there(*era));
-        keepers.extend(folded.map(|era| self.marks.keeper(branch, era)));
         let mut eras = BTreeSet::new();
-        for keeper in keepers {
+        for keeper in self.keepers(group) {
             let deleted = self.marks.folded_into(branch, keeper);
             eras.extend(deleted.filter(|era| self.leaves.contains_key(&(Era::new(branch, *era), number))));
             eras.extend(keeper);
@@ -695,35 +677,56 @@ impl Running {
         eras
     }
 
+    /// The snapshots that get something of a group: what is overwritten, and what deleted ones had. `None`
+    /// stands for nobody.
+    ///
+    /// A leaf of a deleted one that is only written somewhere else is not folded for that: the other one would
+    /// have to be read and written, too.
+    fn keepers(&self, group: &Group) -> BTreeSet<Option<u32>> {
+        let (branch, number) = group.key;
+        let frozen = self.frozen.as_ref().filter(|_| group.is_written);
+        let written = frozen.into_iter().flat_map(|frozen| {
+            frozen.eras(branch).filter(move |era| frozen.touches(*era, number)).map(|era| era.number)
+        });
+        let folded = group.forced.iter().copied().filter(|_| group.folds);
+        written.chain(folded).map(|era| self.marks.keeper(branch, era)).collect()
+    }
+
+    /// The moves of a group of which no leaf that was read names the old place, though that is live: the era in
+    /// which the block was written, and the move.
+    ///
+    /// Of a block that has died, the new place dies, too, whichever leaf named it.
+    fn unowned(&self, group: &Group) -> impl Iterator<Item = (u32, Move)> {
+        let moves =
+            self.frozen.iter().filter(|_| group.is_changed).flat_map(|frozen| frozen.moves_of(group.key));
+        let is_unowned = |(_, block, moved): &(u32, u64, Move)| {
+            let index = (*block % LEAF_BLOCKS) as usize;
+            self.segments.is_set(moved.from)
+                && !group.leaves.values().any(|spots| is_at(spots[index], moved.from))
+        };
+        moves.filter(is_unowned).map(|(written, _, moved)| (written, moved))
+    }
+
     /// The era of the next leaf of a group to be read because it may name a block that the cleaner has moved.
     fn next_to_search(&self, group: &Group) -> Option<u32> {
         let marks = self.marks.of(group.key.0);
-        let frozen = self.frozen.as_ref().filter(|_| group.is_changed && !marks.is_empty())?;
-        frozen.moves_of(group.key).find_map(|(written, block, moved)| {
-            // Of a block that has died, the new place dies, too, whichever leaf named it.
-            let is_live = self.segments.is_set(moved.from);
-            let index = (block % LEAF_BLOCKS) as usize;
-            if !is_live || group.leaves.values().any(|spots| is_at(spots[index], moved.from)) {
-                return None;
-            }
+        let is_unread = |era: &u32| {
+            let is_known = group.leaves.contains_key(era) || group.searched.contains(era);
+            !is_known && !group.unreadable.contains_key(era) && self.leaves.contains_key(&group.leaf(*era))
+        };
+        let mut unowned = self.unowned(group).filter(|_| !marks.is_empty());
+        unowned.find_map(|(written, _)| {
             // It was overwritten in a later era than that in which it was written. If no leaf of these names
             // it, and none of the others does either, nothing does.
             let later = marks.partition_point(|mark| mark.era <= written);
-            let eras = marks[later..].iter().chain(&marks[..later]).map(|mark| mark.era);
-            let is_unread = |era: &u32| !group.leaves.contains_key(era) && !group.searched.contains(era);
-            let mut unread = eras.filter(is_unread);
-            unread.find(|era| self.leaves.contains_key(&group.leaf(*era)))
+            let mut eras = marks[later..].iter().chain(&marks[..later]).map(|mark| mark.era);
+            eras.find(is_unread)
         })
     }
 
     /// Keeps what the blocks of a leaf of a group read as, unless it was only searched for moved blocks, and
     /// names none.
-    fn keep(&self, group: &mut Group, era: u32, spots: Spots, is_lost: bool) {
-        if is_lost {
-            // Also if it was only searched. A moved block that it named dies in both places, so it must not
-            // be read any more.
-            group.forced.push(era);
-        }
+    fn keep(&self, group: &mut Group, era: u32, spots: Spots) {
         let key = group.key;
         let names = |block: u64, moved: Move| is_at(spots[(block % LEAF_BLOCKS) as usize], moved.from);
         let moves = |frozen: &Changes| frozen.moves_of(key).any(|(_, block, moved)| names(block, moved));
@@ -753,16 +756,16 @@ impl Running {
     ///
     /// Asked for each record, so it does not count those of a thousand snapshots.
     pub(super) fn to_fold(&self) -> u64 {
-        let mut leaves = 0;
+        let (mut leaves, unfolded) = (0, self.unfolded.len() as u64);
         if !self.folding_paused {
             let mut held = self.marks.deleted().filter_map(|era| self.held.get(&era));
-            while leaves < STEP_LEAVES as u64
+            while leaves < STEP_LEAVES as u64 + unfolded
                 && let Some(held) = held.next()
             {
                 leaves += held.leaves;
             }
         }
-        leaves
+        leaves.saturating_sub(unfolded)
     }
 
     /// The next groups with leaves of deleted snapshots. None if there are too few segments for the leaves
@@ -775,23 +778,29 @@ impl Running {
         // Of each group, one leaf is written at most.
         let most = self.room_to_fold();
         self.make_room_to_fold();
-        let first = self.marks.deleted().find(|era| self.held.contains_key(era));
-        let Some(era) = first else { return groups };
-        for ((_, number), _) in self.leaves.range((era, 0)..=(era, u64::MAX)) {
-            if leaves >= STEP_LEAVES || groups.len() >= most {
+        for era in self.marks.deleted().filter(|era| self.held.contains_key(era)) {
+            let keys = self.leaves.range((era, 0)..=(era, u64::MAX)).map(|(key, _)| *key);
+            for (_, number) in keys.filter(|key| !self.unfolded.contains(key)) {
+                if leaves >= STEP_LEAVES || groups.len() >= most {
+                    break;
+                }
+                let (key, forced) = ((era.branch, number), vec![era.number]);
+                let group = Group { key, forced, folds: true, ..Group::default() };
+                leaves += self.unread(&group).len();
+                groups.push(group);
+            }
+            if !groups.is_empty() {
                 break;
             }
-            let group = Group::new((era.branch, *number), false, vec![era.number]);
-            leaves += self.unread(&group).len();
-            groups.push(group);
         }
         groups
     }
 
     /// The leaves of a group that change, after the changes of the frozen table. Of a volume that is gone,
     /// nothing is left.
-    fn merged(&self, group: Group, is_gone: bool) -> Vec<Merged> {
-        let Group { key, forced, mut leaves, .. } = group;
+    fn merged(&self, group: Group, is_gone: bool) -> Merged {
+        let keepers = self.keepers(&group);
+        let Group { key, forced, mut leaves, is_written, has_left, .. } = group;
         let (branch, number) = key;
         let first = number * LEAF_BLOCKS;
         let mut dead = Vec::new();
@@ -812,6 +821,8 @@ impl Running {
                 spots[index] = Spot::At(moved.to);
                 changed.insert(era);
                 Slots::add(&mut moved_away, moved.from);
+            } else if has_left && self.segments.is_set(moved.from) {
+                // A leaf that stays may name the old place, and the new one has died already.
             } else {
                 Slots::add(&mut moved_away, moved.to.place);
                 if self.is_orphan(moved) {
@@ -821,10 +832,13 @@ impl Running {
         }
         // Of deleted snapshots, the one before gets what it does not have.
         for Era { number: deleted, .. } in self.marks.deleted_of(branch) {
+            let keeper = self.marks.keeper(branch, deleted);
+            if !keepers.contains(&keeper) {
+                continue;
+            }
             let Some(spots) = leaves.get_mut(&deleted) else { continue };
             let folded = std::mem::replace(&mut **spots, NOTHING);
             changed.insert(deleted);
-            let keeper = self.marks.keeper(branch, deleted);
             let kept = keeper.and_then(|era| Some((era, leaves.get_mut(&era)?)));
             let Some((era, kept)) = kept else {
                 folded.iter().filter_map(|spot| spot.stored()).for_each(&mut die);
@@ -840,7 +854,7 @@ impl Running {
                 }
             }
         }
-        if let Some(frozen) = &self.frozen
+        if let Some(frozen) = self.frozen.as_ref().filter(|_| is_written)
             && let Some(mut now) = leaves.remove(&0)
         {
             changed.insert(0);
@@ -878,22 +892,9 @@ impl Running {
             }
         }
         dead.append(&mut moved_away);
-        let mut merged: Vec<Merged> = leaves
-            .into_iter()
-            .filter(|(era, _)| changed.contains(era))
-            .map(|(era, spots)| Merged {
-                key: (Era::new(branch, era), number),
-                spots,
-                dead: Vec::new(),
-                forgotten: Usage::default(),
-            })
-            .collect();
-        match merged.first_mut() {
-            Some(one) => (one.dead, one.forgotten) = (dead, forgotten),
-            // A move of a block that has died, in a group of which nothing else changes.
-            None => debug_assert!(dead.is_empty() && forgotten == Usage::default()),
-        }
-        merged
+        let leaves = leaves.into_iter().filter(|(era, _)| changed.contains(era));
+        let leaves = leaves.map(|(era, spots)| ((Era::new(branch, era), number), spots)).collect();
+        Merged { branch, leaves, dead, forgotten }
     }
 
     /// What is left of a leaf whose volume was deleted: nothing. `leaf` is `None` if it cannot be read.
@@ -906,7 +907,7 @@ impl Running {
             blocks: u64::from(place.blocks),
             quarters: u64::from(place.quarters),
         });
-        Merged { key, spots: Box::new(NOTHING), dead, forgotten }
+        Merged { branch: key.0.branch, leaves: Vec::new(), dead, forgotten }
     }
 
     /// The index of the disk on which a leaf lies.
@@ -925,66 +926,102 @@ impl Running {
         self.segments.is_set(moved.from) && used.is_some_and(|used| used.newest < moved.sequence)
     }
 
-    /// Leaves a leaf that cannot be read where it is, if nothing changes it but moves from a disk that is
-    /// leaving: it may be readable again some day. Its segment is not emptied until then, nor are those from
-    /// which its blocks were moved; the moves do not count. Returns whether it was left.
+    /// Decides about the leaves of a group that cannot be read. Returns those that are lost.
+    ///
+    /// One that nothing changes but moves from a disk that is leaving stays where it is: it may be readable
+    /// again some day. Its segment is not emptied until then, nor are those from which blocks were moved that
+    /// it may name; these moves do not count. And what a deleted snapshot held can be freed later, unless
+    /// nobody needs any of it.
     ///
     /// The moves are those from the zone that is being emptied; or, while the log recovers, those from this
     /// disk, which is leaving.
-    fn leave_unread(&mut self, group: &Group, era: u32, left: Option<u16>) -> bool {
-        let key = group.key;
-        let moves = self.frozen.iter().flat_map(|frozen| frozen.moves_of(key));
-        let moves: Vec<Move> = moves.map(|(_, _, moved)| moved).collect();
-        let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_changed_group(key, &self.leaves));
+    fn leave_unread(
+        &mut self,
+        group: &mut Group,
+        left: Option<u16>,
+        is_gone: bool,
+    ) -> BTreeMap<u32, DiskError> {
+        let mut lost = std::mem::take(&mut group.unreadable);
+        if lost.is_empty() || is_gone {
+            return lost;
+        }
+        if group.folds {
+            if self.keepers(group).contains(&None) {
+                return lost;
+            }
+            let leaves: Vec<LeafKey> = group.forced.iter().map(|era| group.leaf(*era)).collect();
+            self.unfolded.extend(leaves);
+            *group = Group { key: group.key, ..Group::default() };
+            return BTreeMap::new();
+        }
+        let moves: Vec<Move> = self.unowned(group).map(|(_, moved)| moved).collect();
         let is_left = |moved: &Move| {
             let disk = self.segments.locate(moved.from.segment).map(|(disk, _)| disk);
             left.is_some() && disk == left || self.is_emptied(moved.from.segment)
         };
-        if changed == Some(key) || !moves.iter().all(is_left) {
-            return false;
+        if !moves.iter().all(is_left) {
+            return lost;
         }
-        for era in group.forced.iter().copied().chain([era]) {
-            if let Some(segment) = self.leaves.get(&group.leaf(era)).map(|place| place.segment) {
+        let mut changed = self.eras_of_snapshots(group);
+        changed.extend(group.is_written.then_some(0));
+        let staying = lost.extract_if(.., |era, _| !changed.contains(era));
+        for era in staying.map(|(era, _)| era).collect::<Vec<u32>>() {
+            group.has_left = true;
+            let place = self
+                .leaves
+                .get(&group.leaf(era))
+                .filter(|_| !moves.is_empty() || group.forced.contains(&era));
+            if let Some(segment) = place.map(|place| place.segment) {
                 self.segments.set_stuck(segment);
             }
+            group.forced.retain(|forced| *forced != era);
         }
-        for moved in moves {
+        for moved in moves.iter().filter(|_| group.has_left) {
             self.segments.clear(moved.to.place.run(1));
             // It has not been overwritten, and its segment is the same.
-            if self.is_orphan(moved) {
+            if self.is_orphan(*moved) {
                 self.segments.set_stuck(moved.from.segment);
             }
         }
-        true
+        lost
     }
 
-    /// Counts all blocks of a leaf as its branch's, because the leaf is lost: none of them reads as zeros any
-    /// more.
-    fn lose(&mut self, key: LeafKey) {
+    /// Takes a leaf of a group for lost: it names no block any more. All of them count as its branch's,
+    /// because none reads as zeros.
+    fn lose(&mut self, group: &mut Group, era: u32) {
+        let key = group.leaf(era);
         let (blocks, quarters) = self.leaves.get(&key).map_or((0, 0), |place| (place.blocks, place.quarters));
         self.used.entry(key.0.branch).or_default().add(Usage {
             blocks: LEAF_BLOCKS - u64::from(blocks),
             quarters: LEAF_BLOCKS * u64::from(SLOT_QUARTERS) - u64::from(quarters),
         });
+        let lost = Spot::At(Stored::lost(self.disk_of_leaf(key)));
+        group.leaves.insert(era, Box::new([lost; LEAF_BLOCKS as usize]));
+        // Also if it was only searched: a moved block that it named dies in both places.
+        group.forced.push(era);
     }
 
-    /// Applies a merged leaf, which was written somewhere else, or is not needed any more.
-    fn take_in(&mut self, merged: &Merged, written: Option<(LeafPlace, Leaf)>) {
-        let key = merged.key;
+    /// Applies a leaf that was written somewhere else, or is not needed any more.
+    fn take_in(&mut self, key: LeafKey, written: Option<(LeafPlace, Leaf)>) {
         if let Some(old) = self.leaves.remove(&key) {
             self.segments.remove_leaf(old.segment, old.len);
             self.let_go(key.0, &old);
         }
         self.cache.remove(key);
         self.mending.remove(&key);
+        self.unfolded.remove(&key);
         if let Some((place, leaf)) = written {
             self.segments.add_leaf(place.segment, place.len);
             self.hold(key.0, &place);
             self.leaves.insert(key, place);
             self.cache.insert(key, leaf);
         }
+    }
+
+    /// Applies what has died with a merge.
+    fn let_die(&mut self, merged: &Merged) {
         merged.dead.iter().for_each(|slots| self.segments.clear(*slots));
-        self.forget(key.0.branch, merged.forgotten);
+        self.forget(merged.branch, merged.forgotten);
     }
 
     /// Counts a leaf among those of its snapshot.
@@ -1050,46 +1087,124 @@ mod tests {
     use super::super::tests::without_pool;
     use super::*;
 
-    /// Before, all leaves were kept that a search had come across, up to a thousand of 8 KiB for each group.
-    /// And one that could not be read was not marked as lost, though a block that it may have named was
-    /// freed.
-    #[test]
-    fn a_search_for_moved_blocks_keeps_only_leaves_that_name_them() {
+    /// A log with a hundred snapshots of branch 1, each of which has a leaf, and a move of block 9 in the frozen
+    /// table. All blocks lie in zone 0, leaves in zone 1.
+    fn with_a_moved_block() -> (Running, Group) {
         let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
-        state.segments.add_zone(0, Zone { disk: 0, offset: 0, leaving: false });
-        state.segments.begin(0, 7, Kind::Data);
-        let stored = |slot| Stored { place: Place::new(0, slot), crc: 0 };
-        state.segments.set(stored(5).place.run(1));
+        for (number, kind) in [(0, Kind::Data), (1, Kind::Map)] {
+            state.segments.add_zone(number, Zone { disk: number as u16, offset: 0, leaving: false });
+            state.segments.begin(number * state.segments.zone_segments, 7, kind);
+        }
+        let segment = state.segments.zone_segments;
+        for slot in [5, 6] {
+            state.segments.set(stored(slot).place.run(1));
+        }
         for id in 1..=100 {
             let era = Era::new(1, state.marks.begin(1, id, 0));
-            let place = LeafPlace { segment: 1, at: 0, len: 2, blocks: 1, quarters: 4 };
+            let place = LeafPlace { segment, at: 0, len: 2, blocks: 1, quarters: 4 };
+            state.segments.add_leaf(segment, place.len);
+            state.hold(era, &place);
             state.leaves.insert((era, 0), place);
         }
         let mut frozen = Changes::default();
         let moved = Move { from: stored(5).place, to: stored(6), sequence: 1 };
         frozen.moved(Era::new(1, 3), 9, moved);
         state.frozen = Some(frozen);
-        let mut group = Group::new((1, 0), true, Vec::new());
+        let groups = state.next_groups((0, 0), &mut Vec::new());
+        assert_eq!(groups.len(), 1);
+        (state, groups.into_iter().next().unwrap())
+    }
+
+    fn stored(slot: u16) -> Stored {
+        Stored { place: Place::new(0, slot), crc: 0 }
+    }
+
+    /// Reads what must be read of a group before it is merged: the block is in the leaf of era `found`, and
+    /// that of era 50 cannot be read. Returns the eras that were read.
+    fn read_all(state: &Running, group: &mut Group, found: u32) -> Vec<u32> {
         let mut read = Vec::new();
         loop {
-            let unread = state.unread(&group);
+            let unread = state.unread(group);
             if unread.is_empty() {
-                break;
+                return read;
             }
+            read.extend(&unread);
             for era in unread {
                 let mut spots = NOTHING;
-                if era == 80 {
+                if era == found {
                     spots[9] = Spot::At(stored(5));
                 }
-                read.push(era);
-                state.keep(&mut group, era, spots, era == 50);
+                if era == 50 {
+                    group.unreadable.insert(era, DiskError::Media(std::io::ErrorKind::InvalidData.into()));
+                } else {
+                    state.keep(group, era, spots);
+                }
             }
         }
+    }
+
+    fn eras(merged: &Merged) -> Vec<u32> {
+        merged.leaves.iter().map(|((era, _), _)| era.number).collect()
+    }
+
+    /// Before, all leaves were kept that a search had come across, up to a thousand of 8 KiB for each group.
+    /// And one that could not be read was lost, although another one had the block.
+    #[test]
+    fn a_search_for_moved_blocks_keeps_only_leaves_that_name_them() {
+        let (mut state, mut group) = with_a_moved_block();
+        let read = read_all(&state, &mut group, 80);
         assert_eq!(read, std::iter::once(0).chain(4..=80).collect::<Vec<u32>>());
-        assert_eq!(group.leaves.keys().copied().collect::<Vec<u32>>(), [0, 50, 80]);
-        assert_eq!(group.forced, [50]);
-        let merged = state.merged(group, false);
-        assert_eq!(merged.iter().map(|leaf| leaf.key.0.number).collect::<Vec<u32>>(), [0, 50, 80]);
+        assert_eq!(group.leaves.keys().copied().collect::<Vec<u32>>(), [0, 80]);
+        assert!(state.leave_unread(&mut group, None, false).is_empty());
+        assert_eq!(eras(&state.merged(group, false)), [80]);
+        assert_eq!(state.segments.stuck, 0);
+    }
+
+    /// No other leaf has the block: it dies in both places, so the leaf must not be read any more. But if it
+    /// was moved because its disk is leaving, everything stays as it is.
+    #[test]
+    fn a_leaf_that_may_name_a_moved_block_is_lost_or_left() {
+        for leaves in [false, true] {
+            let (mut state, mut group) = with_a_moved_block();
+            if leaves {
+                assert!(state.segments.set_leaving_disk(Some(0)));
+                state.segments.retire_zone(0);
+            }
+            let read = read_all(&state, &mut group, u32::MAX);
+            assert_eq!(read.len(), 101, "it may be anywhere");
+            let lost = state.leave_unread(&mut group, None, false);
+            assert_eq!(lost.is_empty(), leaves);
+            lost.into_keys().for_each(|era| state.lose(&mut group, era));
+            let merged = state.merged(group, false);
+            assert_eq!(eras(&merged), if leaves { vec![] } else { vec![50] });
+            state.let_die(&merged);
+            assert_eq!(state.segments.is_set(stored(5).place), leaves);
+            assert!(!state.segments.is_set(stored(6).place));
+            assert_eq!(state.segments.stuck, if leaves { 2 } else { 0 });
+        }
+    }
+
+    /// What a deleted snapshot had goes to another one, which would be lost for that.
+    #[test]
+    fn a_leaf_that_cannot_be_read_is_not_lost_for_a_deleted_snapshot() {
+        let (mut state, _) = with_a_moved_block();
+        state.frozen = None;
+        state.segments.free = (100..200).collect();
+        for deleted in [51, 61] {
+            state.marks.delete(Era::new(1, deleted));
+        }
+        let mut folded = Vec::new();
+        while let Some(mut group) = state.next_to_fold().pop() {
+            read_all(&state, &mut group, u32::MAX);
+            assert!(state.leave_unread(&mut group, None, false).is_empty());
+            for (key, _) in state.merged(group, false).leaves {
+                folded.push(key.0.number);
+                state.take_in(key, None);
+            }
+        }
+        assert_eq!(folded, [61], "that of era 60 gets its blocks");
+        assert!(!state.has_to_fold(), "the other one is not tried again and again");
+        assert!(state.held.contains_key(&Era::new(1, 51)));
     }
 
     /// Before, it left the list at once. If the record of its deletion was not durable yet when the power

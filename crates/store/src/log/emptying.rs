@@ -129,6 +129,7 @@ impl Running {
         if let Some(zone) = self.segments.emptied_zone().filter(|_| stays == Some(Stays::Unreadable)) {
             self.segments.unstick(zone);
         }
+        self.unfolded.clear();
         self.none_to_leave = false;
         self.return_again_at = None;
         self.stock_changed = true;

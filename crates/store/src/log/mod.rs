@@ -181,6 +181,9 @@ struct Running {
     deleted_at_freeze: BTreeSet<Era>,
     /// What deleted snapshots held is not freed for now.
     folding_paused: bool,
+    /// Leaves of deleted snapshots that were not folded, because they cannot be read, or what would get their
+    /// blocks.
+    unfolded: BTreeSet<LeafKey>,
     cache: LeafCache,
     /// Leaves that the disk cannot read where they are. They were in memory, and the next checkpoint writes
     /// them again. At most one for each scrub that is running.
@@ -529,6 +532,7 @@ impl Inner {
 
     /// Has checkpoints remove what deleted volumes and snapshots have left, if anything.
     fn sweep(&self) {
+        self.state.borrow_mut().unfolded.clear();
         if !self.gone().is_empty() || self.state.borrow().has_to_fold() {
             self.state.borrow_mut().sweeping = Sweeping::Leaves;
         }
@@ -562,6 +566,7 @@ impl Running {
             held: BTreeMap::new(),
             deleted_at_freeze: BTreeSet::new(),
             folding_paused: false,
+            unfolded: BTreeSet::new(),
             cache: LeafCache::new(share),
             mending: BTreeMap::new(),
             active: Changes::default(),

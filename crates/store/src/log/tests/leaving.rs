@@ -12,14 +12,14 @@ use super::*;
 use crate::canary::{Canary, make};
 use crate::error::StoreError;
 
-const BLOCKS: u64 = 1200;
+pub(super) const BLOCKS: u64 = 1200;
 
-fn disk(number: usize) -> NewDisk {
+pub(super) fn disk(number: usize) -> NewDisk {
     NewDisk { path: path(number), create: None, reserve: false }
 }
 
 /// Waits until the logs have left the disk that is leaving, and removes it.
-async fn empty(pool: &Pool) -> Result<(), StoreError> {
+pub(super) async fn empty(pool: &Pool) -> Result<(), StoreError> {
     let leaving = pool.leaving().expect("a disk is leaving").path;
     assert!(pool.next_move().await?.is_none(), "no volume has extents of its own there");
     let mut looks = 0;
@@ -32,7 +32,7 @@ async fn empty(pool: &Pool) -> Result<(), StoreError> {
 }
 
 /// The same after an error: what has failed is tried again.
-async fn empty_again(pool: &Pool) {
+pub(super) async fn empty_again(pool: &Pool) {
     let _ = pool.empty_logs().await;
     rt::sleep(Duration::from_millis(500)).await;
     empty(pool).await.unwrap();
@@ -47,7 +47,7 @@ async fn check_filled(slice: &Slice) {
 }
 
 /// A pool on the first disk, with a volume whose blocks have been written and merged, and then further disks.
-async fn filled(disks: usize) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
+pub(super) async fn filled(disks: usize) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
     let (pool, core_disks, id, slice) = one_slice(1 << 30).await;
     for at in 0..BLOCKS {
         write(&slice, at, at + 1, Durability::Cached).await.unwrap();
@@ -60,7 +60,7 @@ async fn filled(disks: usize) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
     (pool, core_disks, id, slice)
 }
 
-async fn open_without_first(disks: usize) -> Pool {
+pub(super) async fn open_without_first(disks: usize) -> Pool {
     let options = OpenPool { host: host(), force: false, ram: ram(), uncertain: None };
     let paths: Vec<PathBuf> = (1..disks).map(path).collect();
     let pool = Pool::open(&paths, options).await.unwrap();
@@ -417,7 +417,7 @@ fn what_cannot_be_read_keeps_the_disk() {
 }
 
 /// Has no leaf in memory: those that are needed are read from the disk.
-fn forget_leaves(slice: &Slice) {
+pub(super) fn forget_leaves(slice: &Slice) {
     log_of(slice).inner.state.borrow_mut().cache.clear();
 }
 

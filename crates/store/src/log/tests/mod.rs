@@ -36,6 +36,7 @@ mod reserve;
 mod snapshot_cuts;
 mod snapshot_model;
 mod snapshots;
+mod snapshots_leaving;
 mod state;
 mod zones;
 

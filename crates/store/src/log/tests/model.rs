@@ -291,7 +291,7 @@ async fn look(
 }
 
 /// Lets a disk leave the pool, without ever removing it, or keeps it.
-async fn leave_or_stay(pool: &Pool, rng: &mut Rng) {
+pub(super) async fn leave_or_stay(pool: &Pool, rng: &mut Rng) {
     if pool.leaving().is_none() {
         // The other one may be too full for that.
         let left = pool.leave(&path(rng.below(2) as usize)).await;

@@ -64,10 +64,10 @@ fn small() -> LogTuning {
     LogTuning { changes_min: 64, changes_max: 96, replay_bytes: 256 << 10, ..tuning() }
 }
 
-/// Records a life of a slice.
-fn record(seed: u64, acts: u64) -> (Recording, Rc<RefCell<History>>, VolumeId) {
+/// Records a life of a slice. If a disk `leaves`, that begins halfway, and at the end it has left.
+fn record(seed: u64, acts: u64, leaves: bool) -> (Recording, Rc<RefCell<History>>, VolumeId) {
     let world = World::new(seed);
-    let node = machine(&world, 1, 8 << 20, 1);
+    let node = machine(&world, 1 + usize::from(leaves), 8 << 20, 1);
     let history = Rc::new(RefCell::new(History::default()));
     let (pool, id) = world.block_on(node, CORE, move || async move {
         let pool = create(1).await;
@@ -75,14 +75,29 @@ fn record(seed: u64, acts: u64) -> (Recording, Rc<RefCell<History>>, VolumeId) {
         let id = pool.create_volume(spec("v", BLOCKS * BLOCK, 1)).await.unwrap().id;
         (pool, id)
     });
-    let recording = world.record_disk(node, path(0));
+    let paths = [path(0), path(1)];
+    let disks: Vec<_> =
+        paths.iter().take(1 + usize::from(leaves)).map(|path| (node, path.as_path())).collect();
+    let recording = world.record_disks(&disks);
     let (acks, shared) = (recording.clone(), Rc::clone(&history));
     world.block_on(node, CORE, move || async move {
         let mut rng = Rng::new(seed);
         let disks = pool.share_disks().attach();
         let slice = slices(&pool, &disks, id).remove(0);
         slice.ready().await.unwrap();
-        for act in 1..=acts {
+        for act in 1.. {
+            if leaves && act == acts / 2 {
+                pool.add_disk(NewDisk { path: path(1), create: None, reserve: false }, true).await.unwrap();
+                pool.leave(&path(0)).await.unwrap();
+            }
+            let is_left = pool.leaving().is_some() && !pool.empty_logs().await.unwrap();
+            if is_left {
+                pool.remove_disk(&path(0)).await.unwrap();
+            }
+            if act > acts && pool.leaving().is_none() {
+                break;
+            }
+            assert!(act < 20 * acts, "the disk never leaves: {:?}", pool.leaving());
             let first = rng.below(BLOCKS);
             let count = (1 + rng.below(6)).min(BLOCKS - first);
             match rng.below(12) {
@@ -149,14 +164,29 @@ fn record(seed: u64, acts: u64) -> (Recording, Rc<RefCell<History>>, VolumeId) {
     (recording, history, id)
 }
 
-/// What is wrong after a cut, if anything.
-fn judge(image: DiskImage, history: &Rc<RefCell<History>>, id: VolumeId, acked: u64) -> Option<String> {
+/// What is wrong after a cut, if anything. A disk that was leaving has left in the end.
+fn judge(images: Vec<DiskImage>, history: &Rc<RefCell<History>>, id: VolumeId, acked: u64) -> Option<String> {
     let world = World::new(acked);
     let node = world.add_node("node", 1, |_| std::future::pending());
-    world.put_disk(node, path(0), image);
+    let disks = images.len();
+    for (number, image) in images.into_iter().enumerate() {
+        world.put_disk(node, path(number), image);
+    }
     let history = Rc::clone(history);
     world.block_on(node, CORE, move || async move {
-        let pool = open(1).await;
+        // The last disk may not be in the pool yet, and the first one no longer.
+        let options = |path: usize| OpenPool {
+            host: host(),
+            force: false,
+            ram: ram(),
+            uncertain: Some(self::path(path)),
+        };
+        let pool = match Pool::open(&[path(disks - 1)], options(0)).await {
+            Ok(pool) => pool,
+            Err(_) if disks > 1 => Pool::open(&[path(0)], options(1)).await.unwrap(),
+            Err(error) => return Some(format!("the pool does not open: {error}")),
+        };
+        pool.set_log_memory(LogMemory::new(MEMORY));
         pool.set_log_tuning(small());
         let disks = pool.share_disks().attach();
         let slice = slices(&pool, &disks, id).remove(0);
@@ -180,6 +210,10 @@ fn judge(image: DiskImage, history: &Rc<RefCell<History>>, id: VolumeId, acked: 
         }
         log_of(&slice).inner.merge_all().await.unwrap();
         check(&slice).await;
+        if pool.leaving().is_some() {
+            super::leaving::empty(&pool).await.unwrap();
+            check(&slice).await;
+        }
         judge_snapshots(&slice, &history, acked).await
     })
 }
@@ -217,12 +251,21 @@ async fn judge_snapshots(slice: &Slice, history: &Rc<RefCell<History>>, acked: u
 
 #[test]
 fn every_cut_is_survived_with_snapshots() {
+    survives_cuts(260, false, 3);
+}
+
+#[test]
+fn every_cut_is_survived_while_a_disk_leaves_that_snapshots_need() {
+    survives_cuts(150, true, 9);
+}
+
+/// Each cut is tried with one of so many seeds, with two subsets of what was not flushed.
+fn survives_cuts(acts: u64, leaves: bool, seeds: u64) {
     for seed in 0..3 {
-        let (recording, history, id) = record(seed, 260);
-        // Each cut is tried with one of the seeds, with two subsets of what was not flushed.
+        let (recording, history, id) = record(seed, acts, leaves);
         let cuts = for_each_cut(&recording, Subsets { bits: 1, seed }, |cut| {
-            if cut.at as u64 % 3 == seed {
-                let wrong = judge(cut.images[0].clone(), &history, id, cut.acked);
+            if cut.at as u64 % seeds == seed {
+                let wrong = judge(cut.images.clone(), &history, id, cut.acked);
                 assert_eq!(wrong, None, "seed {seed}, {cut}");
             }
         });
@@ -237,15 +280,15 @@ fn canaries_of_snapshots_are_found() {
         make(Some(canary));
         let found = (0..40).any(|seed| {
             // A log with such a mistake may also fail one of its own assertions.
-            let Ok((recording, history, id)) = std::panic::catch_unwind(|| record(seed, 200)) else {
+            let Ok((recording, history, id)) = std::panic::catch_unwind(|| record(seed, 200, false)) else {
                 return true;
             };
             let mut wrong = None;
             for_each_cut(&recording, Subsets { bits: 2, seed }, |cut| {
                 if wrong.is_none() && (cut.at as u64 + seed).is_multiple_of(5) {
-                    let image = cut.images[0].clone();
+                    let images = cut.images.clone();
                     let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                        judge(image, &history, id, cut.acked)
+                        judge(images, &history, id, cut.acked)
                     }));
                     wrong = judged.unwrap_or_else(|_| Some("a panic".to_owned()));
                 }

@@ -1,7 +1,7 @@
 //! Random lives of a volume with snapshots, compared with a copy of the volume for each snapshot.
 //!
-//! They take and delete snapshots between writes, UNMAP and flushes, pause the freeing, fill the pool, and
-//! lose power at any moment. What a snapshot reads as never changes, and in the end nothing is left of
+//! They take and delete snapshots between writes, UNMAP and flushes, pause the freeing, fill the pool, empty
+//! disks that leave it, and lose power at any moment. What a snapshot reads as never changes, and in the end nothing is left of
 //! deleted ones.
 
 use std::cell::RefCell;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use base::Rng;
 use rt::sim::DiskLatency;
 
+use super::model::leave_or_stay;
 use super::*;
 use crate::canary::{Canary, make};
 use crate::log::SnapshotError;
@@ -269,15 +270,15 @@ async fn live(slice: Rc<Slice>, model: Shared, mut rng: Rng, ops: u64) {
 }
 
 /// A pool with one volume.
-async fn create_volume(compression: Compression) -> VolumeId {
-    let pool = create(1).await;
+async fn create_volume(disks: usize, compression: Compression) -> VolumeId {
+    let pool = create(disks).await;
     // The end is in the middle of a block of another leaf.
     let spec = VolumeSpec { compression, ..spec("v", (BLOCKS + 600) * BLOCK + 512, 1) };
     pool.create_volume(spec).await.unwrap().id
 }
 
-async fn open_volume(id: VolumeId) -> (Pool, CoreDisks, Rc<Slice>) {
-    let pool = open(1).await;
+async fn open_volume(disks: usize, id: VolumeId) -> (Pool, CoreDisks, Rc<Slice>) {
+    let pool = open(disks).await;
     let disks = pool.share_disks().attach();
     let slice = slices(&pool, &disks, id).remove(0);
     slice.ready().await.unwrap();
@@ -288,21 +289,25 @@ fn run(seed: u64, compression: Compression) -> u64 {
     let world = World::new(seed);
     let mut rng = Rng::new(seed);
     let bytes = [10 << 20, 14 << 20, 24 << 20][rng.below(3) as usize];
-    let node = machine(&world, 1, bytes, 1);
+    let disks = 1 + rng.below(2) as usize;
+    let node = machine(&world, disks, bytes / disks as u64, 1);
     if rng.one_in(4) {
         let read = Duration::from_micros(60)..Duration::from_millis(30);
         world.set_disk_latency(node, path(0), DiskLatency { read, ..DiskLatency::default() });
     }
-    let id = world.block_on(node, CORE, move || create_volume(compression));
+    let id = world.block_on(node, CORE, move || create_volume(disks, compression));
     let model = Rc::new(RefCell::new(Model::new()));
     let mut after_cut = false;
     for _ in 0..6 {
-        let shared = Rc::clone(&model);
-        let (pool, disks, slice) = world.block_on(node, CORE, move || async move {
-            let (pool, disks, slice) = open_volume(id).await;
+        let (shared, mut forked) = (Rc::clone(&model), rng.fork());
+        let (pool, core_disks, slice) = world.block_on(node, CORE, move || async move {
+            let (pool, core_disks, slice) = open_volume(disks, id).await;
             look(&slice, &shared, after_cut).await;
             check(&slice).await;
-            (pool, disks, slice)
+            if disks > 1 && forked.one_in(2) {
+                leave_or_stay(&pool, &mut forked).await;
+            }
+            (pool, core_disks, slice)
         });
         let (shared, forked, ops) = (Rc::clone(&model), rng.fork(), 1 + rng.below(250));
         let one = Rc::clone(&slice);
@@ -311,7 +316,7 @@ fn run(seed: u64, compression: Compression) -> u64 {
             world.wait_for(ended).unwrap();
             world.block_on(node, CORE, move || async move {
                 check(&slice).await;
-                drop((slice, disks));
+                drop((slice, core_disks));
                 pool.logs_ended().await;
             });
             after_cut = false;
@@ -325,14 +330,14 @@ fn run(seed: u64, compression: Compression) -> u64 {
         } else {
             world.crash(node)
         }
-        drop((pool, disks, slice));
+        drop((pool, core_disks, slice));
         world.run_for(Duration::from_millis(200));
         world.restart(node, |_| std::future::pending());
         after_cut = true;
     }
     let shared = Rc::clone(&model);
     world.block_on(node, CORE, move || async move {
-        let (pool, disks, slice) = open_volume(id).await;
+        let (pool, core_disks, slice) = open_volume(disks, id).await;
         look(&slice, &shared, after_cut).await;
         let ids: Vec<u64> = shared.borrow().snapshots.keys().copied().collect();
         slice.delete_snapshots(&ids).await.unwrap();
@@ -355,7 +360,7 @@ fn run(seed: u64, compression: Compression) -> u64 {
         let blocks = found.iter().filter(|number| **number > 0).count() as u64;
         assert_eq!(state.used.values().map(|used| used.blocks).sum::<u64>(), blocks);
         drop(state);
-        drop((pool, disks));
+        drop((pool, core_disks));
     });
     model.borrow().full
 }
