@@ -30,6 +30,7 @@ pub(crate) mod handle;
 pub(crate) mod leaf;
 pub(crate) mod marks;
 mod memory;
+mod merge;
 pub(crate) mod pack;
 pub(crate) mod place;
 mod queue;

@@ -1,0 +1,569 @@
+//! Merging the leaves of a branch that map the same blocks, those of snapshots included.
+//!
+//! What must never happen: a place is freed that a leaf still names, or one that the disk may read again some
+//! day; two of these leaves change, and only one takes effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rt::DiskError;
+
+use super::changes::{Changes, Move};
+use super::checkpoint::STEP_LEAVES;
+use super::leaf::{Era, GroupKey, LEAF_BLOCKS, LeafKey, Spots};
+use super::place::{Place, SLOT_QUARTERS, Slots, Spot, Stored};
+use super::{Running, Usage};
+use crate::canary::{Canary, makes};
+
+/// Leaves of a branch that map the same blocks. They change together: a block that is overwritten goes from
+/// one to another.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) key: GroupKey,
+    /// The frozen table has changes or moves of blocks of the branch.
+    is_changed: bool,
+    /// It has changes.
+    is_written: bool,
+    /// The eras of leaves that are written somewhere else in any case.
+    forced: Vec<u32>,
+    /// These are of deleted snapshots, and are folded.
+    folds: bool,
+    /// What the blocks of the leaves read as that have been read, by era.
+    leaves: BTreeMap<u32, Box<Spots>>,
+    /// The eras of leaves that were read in search of moved blocks, and name none. They are not kept: there
+    /// may be a thousand, of 8 KiB each.
+    searched: BTreeSet<u32>,
+    /// Why leaves cannot be read, by era.
+    pub(super) unreadable: BTreeMap<u32, DiskError>,
+    /// Leaves that cannot be read stay where they are.
+    has_left: bool,
+}
+
+impl Group {
+    pub(super) fn leaf(&self, era: u32) -> LeafKey {
+        (Era::new(self.key.0, era), self.key.1)
+    }
+}
+
+pub(super) const NOTHING: Spots = [Spot::Nothing; LEAF_BLOCKS as usize];
+
+/// What the merge of a group changes.
+pub(super) struct Merged {
+    pub(super) branch: u32,
+    /// The leaves that change. They have 8 KiB each, which would be copied with each move otherwise.
+    pub(super) leaves: Vec<(LeafKey, Box<Spots>)>,
+    /// Slots that no leaf of the group points at any more, and what those of them take that were blocks which
+    /// the branch no longer has.
+    pub(super) dead: Vec<Slots>,
+    pub(super) forgotten: Usage,
+}
+
+/// Whether a block lies in this place.
+fn is_at(spot: Spot, place: Place) -> bool {
+    spot.stored().is_some_and(|stored| stored.place == place)
+}
+
+impl Running {
+    /// The next groups to be merged: those of which the frozen table changes a leaf, and those of `others`,
+    /// the last one first.
+    pub(super) fn next_groups(&self, mut from: GroupKey, others: &mut Vec<LeafKey>) -> Vec<Group> {
+        let of = |(era, number): LeafKey| (era.branch, number);
+        let (mut groups, mut leaves) = (Vec::new(), 0);
+        while leaves < STEP_LEAVES {
+            let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_group(from, &self.leaves));
+            let other = others.last().map(|key| of(*key));
+            let Some(key) = changed.into_iter().chain(other).min() else { break };
+            let mut forced = Vec::new();
+            while let Some((era, _)) = others.pop_if(|other| of(*other) == key) {
+                forced.push(era.number);
+            }
+            let written = || self.frozen.as_ref()?.next_changed_group(key, &self.leaves);
+            let is_changed = changed == Some(key);
+            let is_written = is_changed && written() == Some(key);
+            let group = Group { key, is_changed, is_written, forced, ..Group::default() };
+            leaves += self.unread(&group).len();
+            groups.push(group);
+            from = (key.0, key.1 + 1);
+        }
+        groups
+    }
+
+    /// The eras of the leaves of a group that must be read next. None: it can be merged.
+    pub(super) fn unread(&self, group: &Group) -> Vec<u32> {
+        if group.forced.is_empty() && self.marks.of(group.key.0).is_empty() {
+            let is_done = !group.leaves.is_empty() || !group.unreadable.is_empty();
+            return if is_done { Vec::new() } else { vec![0] };
+        }
+        let mut eras: BTreeSet<u32> = group.forced.iter().copied().collect();
+        eras.extend(group.is_changed.then_some(0));
+        eras.extend(self.eras_of_snapshots(group));
+        eras.retain(|era| !group.leaves.contains_key(era) && !group.unreadable.contains_key(era));
+        if eras.is_empty() {
+            eras.extend(self.next_to_search(group));
+        }
+        eras.into_iter().collect()
+    }
+
+    /// The eras of the leaves of snapshots that may change with a group.
+    ///
+    /// What is overwritten goes to a snapshot, but only if neither it, nor a deleted one that is folded into
+    /// it, has the block already. And deleted ones are folded together, because the oldest of them that has a
+    /// block counts.
+    fn eras_of_snapshots(&self, group: &Group) -> BTreeSet<u32> {
+        let (branch, number) = group.key;
+        let mut eras = BTreeSet::new();
+        for keeper in self.keepers(group) {
+            let deleted = self.marks.folded_into(branch, keeper);
+            eras.extend(deleted.filter(|era| self.leaves.contains_key(&(Era::new(branch, *era), number))));
+            eras.extend(keeper);
+        }
+        eras
+    }
+
+    /// The snapshots that get something of a group: what is overwritten, and what deleted ones had. `None`
+    /// stands for nobody.
+    ///
+    /// A leaf of a deleted one that is only written somewhere else is not folded for that: the other one would
+    /// have to be read and written, too.
+    fn keepers(&self, group: &Group) -> BTreeSet<Option<u32>> {
+        let (branch, number) = group.key;
+        let frozen = self.frozen.as_ref().filter(|_| group.is_written);
+        let written = frozen.into_iter().flat_map(|frozen| {
+            frozen.eras(branch).filter(move |era| frozen.touches(*era, number)).map(|era| era.number)
+        });
+        let folded = group.forced.iter().copied().filter(|_| group.folds);
+        written.chain(folded).map(|era| self.marks.keeper(branch, era)).collect()
+    }
+
+    /// The moves of a group of which no leaf that was read names the old place, though that is live: the era in
+    /// which the block was written, and the move.
+    ///
+    /// Of a block that has died, the new place dies, too, whichever leaf named it.
+    fn unowned(&self, group: &Group) -> impl Iterator<Item = (u32, Move)> {
+        let moves =
+            self.frozen.iter().filter(|_| group.is_changed).flat_map(|frozen| frozen.moves_of(group.key));
+        let is_unowned = |(_, block, moved): &(u32, u64, Move)| {
+            let index = (*block % LEAF_BLOCKS) as usize;
+            self.segments.is_set(moved.from)
+                && !group.leaves.values().any(|spots| is_at(spots[index], moved.from))
+        };
+        moves.filter(is_unowned).map(|(written, _, moved)| (written, moved))
+    }
+
+    /// The era of the next leaf of a group to be read because it may name a block that the cleaner has moved.
+    fn next_to_search(&self, group: &Group) -> Option<u32> {
+        let marks = self.marks.of(group.key.0);
+        let is_unread = |era: &u32| {
+            let is_known = group.leaves.contains_key(era) || group.searched.contains(era);
+            !is_known && !group.unreadable.contains_key(era) && self.leaves.contains_key(&group.leaf(*era))
+        };
+        let mut unowned = self.unowned(group).filter(|_| !marks.is_empty());
+        unowned.find_map(|(written, _)| {
+            // It was overwritten in a later era than that in which it was written. If no leaf of these names
+            // it, and none of the others does either, nothing does.
+            let later = marks.partition_point(|mark| mark.era <= written);
+            let mut eras = marks[later..].iter().chain(&marks[..later]).map(|mark| mark.era);
+            eras.find(is_unread)
+        })
+    }
+
+    /// Keeps what the blocks of a leaf of a group read as, unless it was only searched for moved blocks, and
+    /// names none.
+    pub(super) fn keep(&self, group: &mut Group, era: u32, spots: Spots) {
+        let key = group.key;
+        let names = |block: u64, moved: Move| is_at(spots[(block % LEAF_BLOCKS) as usize], moved.from);
+        let moves = |frozen: &Changes| frozen.moves_of(key).any(|(_, block, moved)| names(block, moved));
+        let is_needed = era == 0 && group.is_changed
+            || group.forced.contains(&era)
+            || self.marks.of(key.0).is_empty()
+            || self.eras_of_snapshots(group).contains(&era)
+            || self.frozen.as_ref().is_some_and(moves);
+        if is_needed {
+            group.leaves.insert(era, Box::new(spots));
+        } else {
+            group.searched.insert(era);
+        }
+    }
+
+    /// Whether deleted snapshots still have leaves, and may be folded.
+    pub(super) fn has_to_fold(&self) -> bool {
+        self.to_fold() > 0
+    }
+
+    /// The same, and there is room for leaves that get something.
+    pub(super) fn may_fold(&self) -> bool {
+        self.has_to_fold() && self.room_to_fold() > 0
+    }
+
+    /// How many leaves they have, or at least as many as a step folds.
+    ///
+    /// Asked for each record, so it does not count those of a thousand snapshots.
+    pub(super) fn to_fold(&self) -> u64 {
+        let (mut leaves, unfolded) = (0, self.unfolded.len() as u64);
+        if !self.folding_paused {
+            let mut held = self.marks.deleted().filter_map(|era| self.held.get(&era));
+            while leaves < STEP_LEAVES as u64 + unfolded
+                && let Some(held) = held.next()
+            {
+                leaves += held.leaves;
+            }
+        }
+        leaves.saturating_sub(unfolded)
+    }
+
+    /// The next groups with leaves of deleted snapshots. None if there are too few segments for the leaves
+    /// that would be written: those that the next root frees are needed first.
+    pub(super) fn next_to_fold(&mut self) -> Vec<Group> {
+        let (mut groups, mut leaves) = (Vec::new(), 0);
+        if !self.may_fold() {
+            return groups;
+        }
+        // Of each group, one leaf is written at most.
+        let most = self.room_to_fold();
+        self.make_room_to_fold();
+        for era in self.marks.deleted().filter(|era| self.held.contains_key(era)) {
+            let keys = self.leaves.range((era, 0)..=(era, u64::MAX)).map(|(key, _)| *key);
+            for (_, number) in keys.filter(|key| !self.unfolded.contains(key)) {
+                if leaves >= STEP_LEAVES || groups.len() >= most {
+                    break;
+                }
+                let (key, forced) = ((era.branch, number), vec![era.number]);
+                let group = Group { key, forced, folds: true, ..Group::default() };
+                leaves += self.unread(&group).len();
+                groups.push(group);
+            }
+            if !groups.is_empty() {
+                break;
+            }
+        }
+        groups
+    }
+
+    /// The leaves of a group that change, after the changes of the frozen table. Of a volume that is gone,
+    /// nothing is left.
+    pub(super) fn merged(&self, group: Group, is_gone: bool) -> Merged {
+        let keepers = self.keepers(&group);
+        let Group { key, forced, mut leaves, is_written, has_left, .. } = group;
+        let (branch, number) = key;
+        let first = number * LEAF_BLOCKS;
+        let mut dead = Vec::new();
+        let mut forgotten = Usage::default();
+        let mut die = |stored: Stored| {
+            Slots::add(&mut dead, stored.place);
+            forgotten.add(Usage::of(stored.place.run(1)));
+        };
+        let mut changed: BTreeSet<u32> = forced.into_iter().collect();
+        let mut moved_away = Vec::new();
+        for (_, block, moved) in self.frozen.iter().flat_map(|frozen| frozen.moves_of(key)) {
+            let index = (block - first) as usize;
+            let owner = leaves.iter().find(|(_, spots)| is_at(spots[index], moved.from)).map(|(era, _)| *era);
+            let owner = owner.filter(|_| self.segments.is_set(moved.from));
+            let owner = owner.or(makes(Canary::MoveWithoutLooking).then_some(0));
+            let owner = owner.and_then(|era| Some((era, leaves.get_mut(&era)?)));
+            if let Some((era, spots)) = owner {
+                spots[index] = Spot::At(moved.to);
+                changed.insert(era);
+                Slots::add(&mut moved_away, moved.from);
+            } else if has_left && self.segments.is_set(moved.from) {
+                // A leaf that stays may name the old place, and the new one has died already.
+            } else {
+                Slots::add(&mut moved_away, moved.to.place);
+                if self.is_orphan(moved) {
+                    Slots::add(&mut moved_away, moved.from);
+                }
+            }
+        }
+        // Of deleted snapshots, the one before gets what it does not have.
+        for Era { number: deleted, .. } in self.marks.deleted_of(branch) {
+            let keeper = self.marks.keeper(branch, deleted);
+            if !keepers.contains(&keeper) {
+                continue;
+            }
+            let Some(spots) = leaves.get_mut(&deleted) else { continue };
+            let folded = std::mem::replace(&mut **spots, NOTHING);
+            changed.insert(deleted);
+            let kept = keeper.and_then(|era| Some((era, leaves.get_mut(&era)?)));
+            let Some((era, kept)) = kept else {
+                folded.iter().filter_map(|spot| spot.stored()).for_each(&mut die);
+                continue;
+            };
+            for (spot, kept) in folded.iter().zip(kept.iter_mut()) {
+                let is_first = *kept == Spot::Nothing || makes(Canary::FoldOver);
+                if is_first && *spot != Spot::Nothing {
+                    *kept = *spot;
+                    changed.insert(era);
+                } else if let Some(stored) = spot.stored() {
+                    die(stored);
+                }
+            }
+        }
+        if let Some(frozen) = self.frozen.as_ref().filter(|_| is_written)
+            && let Some(mut now) = leaves.remove(&0)
+        {
+            changed.insert(0);
+            for era in frozen.eras(branch) {
+                let before = *now;
+                frozen.overlay(era, first, &mut now[..]);
+                let keeper = if is_gone { None } else { self.marks.keeper(branch, era.number) };
+                let mut kept = keeper.and_then(|era| Some((era, leaves.get_mut(&era)?)));
+                for (index, (old, new)) in before.iter().zip(now.iter()).enumerate() {
+                    if old == new {
+                        continue;
+                    }
+                    match &mut kept {
+                        // The first time that it is overwritten since the snapshot.
+                        Some((era, kept)) if kept[index] == Spot::Nothing => {
+                            kept[index] = if *old == Spot::Nothing { Spot::Zeros } else { *old };
+                            changed.insert(*era);
+                            if !makes(Canary::FreeKept) {
+                                continue;
+                            }
+                        }
+                        _ => {}
+                    }
+                    old.stored().into_iter().for_each(&mut die);
+                }
+            }
+            leaves.insert(0, now);
+        }
+        if is_gone {
+            // The last records of the volume may have completed after it was deleted.
+            for (era, spots) in &mut leaves {
+                let merged = std::mem::replace(&mut **spots, NOTHING);
+                merged.iter().filter_map(|spot| spot.stored()).for_each(&mut die);
+                changed.insert(*era);
+            }
+        }
+        dead.append(&mut moved_away);
+        let leaves = leaves.into_iter().filter(|(era, _)| changed.contains(era));
+        let leaves = leaves.map(|(era, spots)| ((Era::new(branch, era), number), spots)).collect();
+        Merged { branch, leaves, dead, forgotten }
+    }
+
+    /// The index of the disk on which a leaf lies.
+    fn disk_of_leaf(&self, key: LeafKey) -> u16 {
+        let segment = self.leaves.get(&key).and_then(|place| self.segments.locate(place.segment));
+        segment.map_or(0, |(disk, _)| disk)
+    }
+
+    /// Whether the slot that a block was moved from is live although nothing points there, given that the
+    /// leaf does not: a leaf that did was lost.
+    ///
+    /// Otherwise the block was overwritten, and merged, since the cleaner gathered it. Then the slot is dead;
+    /// or its segment was freed, and holds what newer records than the move have written.
+    fn is_orphan(&self, moved: Move) -> bool {
+        let used = self.segments.used.get(&moved.from.segment);
+        self.segments.is_set(moved.from) && used.is_some_and(|used| used.newest < moved.sequence)
+    }
+
+    /// Decides about the leaves of a group that cannot be read. Returns those that are lost.
+    ///
+    /// One that nothing changes but moves from a disk that is leaving stays where it is: it may be readable
+    /// again some day. Its segment is not emptied until then, nor are those from which blocks were moved that
+    /// it may name; these moves do not count. And what a deleted snapshot held can be freed later, unless
+    /// nobody needs any of it.
+    ///
+    /// The moves are those from the zone that is being emptied; or, while the log recovers, those from this
+    /// disk, which is leaving.
+    pub(super) fn leave_unread(
+        &mut self,
+        group: &mut Group,
+        left: Option<u16>,
+        is_gone: bool,
+    ) -> BTreeMap<u32, DiskError> {
+        let mut lost = std::mem::take(&mut group.unreadable);
+        if lost.is_empty() || is_gone {
+            return lost;
+        }
+        if group.folds {
+            if self.keepers(group).contains(&None) {
+                return lost;
+            }
+            let leaves: Vec<LeafKey> = group.forced.iter().map(|era| group.leaf(*era)).collect();
+            self.unfolded.extend(leaves);
+            *group = Group { key: group.key, ..Group::default() };
+            return BTreeMap::new();
+        }
+        let moves: Vec<Move> = self.unowned(group).map(|(_, moved)| moved).collect();
+        let is_left = |moved: &Move| {
+            let disk = self.segments.locate(moved.from.segment).map(|(disk, _)| disk);
+            left.is_some() && disk == left || self.is_emptied(moved.from.segment)
+        };
+        if !moves.iter().all(is_left) {
+            return lost;
+        }
+        let mut changed = self.eras_of_snapshots(group);
+        changed.extend(group.is_written.then_some(0));
+        let staying = lost.extract_if(.., |era, _| !changed.contains(era));
+        for era in staying.map(|(era, _)| era).collect::<Vec<u32>>() {
+            group.has_left = true;
+            let place = self
+                .leaves
+                .get(&group.leaf(era))
+                .filter(|_| !moves.is_empty() || group.forced.contains(&era));
+            if let Some(segment) = place.map(|place| place.segment) {
+                self.segments.set_stuck(segment);
+            }
+            group.forced.retain(|forced| *forced != era);
+        }
+        for moved in moves.iter().filter(|_| group.has_left) {
+            self.segments.clear(moved.to.place.run(1));
+            // It has not been overwritten, and its segment is the same.
+            if self.is_orphan(*moved) {
+                self.segments.set_stuck(moved.from.segment);
+            }
+        }
+        lost
+    }
+
+    /// Takes a leaf of a group for lost: it names no block any more. All of them count as its branch's,
+    /// because none reads as zeros.
+    pub(super) fn lose(&mut self, group: &mut Group, era: u32) {
+        let key = group.leaf(era);
+        let (blocks, quarters) = self.leaves.get(&key).map_or((0, 0), |place| (place.blocks, place.quarters));
+        self.used.entry(key.0.branch).or_default().add(Usage {
+            blocks: LEAF_BLOCKS - u64::from(blocks),
+            quarters: LEAF_BLOCKS * u64::from(SLOT_QUARTERS) - u64::from(quarters),
+        });
+        let lost = Spot::At(Stored::lost(self.disk_of_leaf(key)));
+        group.leaves.insert(era, Box::new([lost; LEAF_BLOCKS as usize]));
+        // Also if it was only searched: a moved block that it named dies in both places.
+        group.forced.push(era);
+    }
+
+    /// Applies what has died with a merge.
+    pub(super) fn let_die(&mut self, merged: &Merged) {
+        merged.dead.iter().for_each(|slots| self.segments.clear(*slots));
+        self.forget(merged.branch, merged.forgotten);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::ByteLen;
+
+    use super::super::LogMemory;
+    use super::super::segment::{Kind, Zone};
+    use super::super::state::LeafPlace;
+    use super::super::tests::without_pool;
+    use super::*;
+
+    /// A log with a hundred snapshots of branch 1, each of which has a leaf, and a move of block 9 in the frozen
+    /// table. All blocks lie in zone 0, leaves in zone 1.
+    fn with_a_moved_block() -> (Running, Group) {
+        let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
+        for (number, kind) in [(0, Kind::Data), (1, Kind::Map)] {
+            state.segments.add_zone(number, Zone { disk: number as u16, offset: 0, leaving: false });
+            state.segments.begin(number * state.segments.zone_segments, 7, kind);
+        }
+        let segment = state.segments.zone_segments;
+        for slot in [5, 6] {
+            state.segments.set(stored(slot).place.run(1));
+        }
+        for id in 1..=100 {
+            let era = Era::new(1, state.marks.begin(1, id, 0));
+            let place = LeafPlace { segment, at: 0, len: 2, blocks: 1, quarters: 4 };
+            state.segments.add_leaf(segment, place.len);
+            state.hold(era, &place);
+            state.leaves.insert((era, 0), place);
+        }
+        let mut frozen = Changes::default();
+        let moved = Move { from: stored(5).place, to: stored(6), sequence: 1 };
+        frozen.moved(Era::new(1, 3), 9, moved);
+        state.frozen = Some(frozen);
+        let groups = state.next_groups((0, 0), &mut Vec::new());
+        assert_eq!(groups.len(), 1);
+        (state, groups.into_iter().next().unwrap())
+    }
+
+    fn stored(slot: u16) -> Stored {
+        Stored { place: Place::new(0, slot), crc: 0 }
+    }
+
+    /// Reads what must be read of a group before it is merged: the block is in the leaf of era `found`, and
+    /// that of era 50 cannot be read. Returns the eras that were read.
+    fn read_all(state: &Running, group: &mut Group, found: u32) -> Vec<u32> {
+        let mut read = Vec::new();
+        loop {
+            let unread = state.unread(group);
+            if unread.is_empty() {
+                return read;
+            }
+            read.extend(&unread);
+            for era in unread {
+                let mut spots = NOTHING;
+                if era == found {
+                    spots[9] = Spot::At(stored(5));
+                }
+                if era == 50 {
+                    group.unreadable.insert(era, DiskError::Media(std::io::ErrorKind::InvalidData.into()));
+                } else {
+                    state.keep(group, era, spots);
+                }
+            }
+        }
+    }
+
+    fn eras(merged: &Merged) -> Vec<u32> {
+        merged.leaves.iter().map(|((era, _), _)| era.number).collect()
+    }
+
+    /// Before, all leaves were kept that a search had come across, up to a thousand of 8 KiB for each group.
+    /// And one that could not be read was lost, although another one had the block.
+    #[test]
+    fn a_search_for_moved_blocks_keeps_only_leaves_that_name_them() {
+        let (mut state, mut group) = with_a_moved_block();
+        let read = read_all(&state, &mut group, 80);
+        assert_eq!(read, std::iter::once(0).chain(4..=80).collect::<Vec<u32>>());
+        assert_eq!(group.leaves.keys().copied().collect::<Vec<u32>>(), [0, 80]);
+        assert!(state.leave_unread(&mut group, None, false).is_empty());
+        assert_eq!(eras(&state.merged(group, false)), [80]);
+        assert_eq!(state.segments.stuck, 0);
+    }
+
+    /// No other leaf has the block: it dies in both places, so the leaf must not be read any more. But if it
+    /// was moved because its disk is leaving, everything stays as it is.
+    #[test]
+    fn a_leaf_that_may_name_a_moved_block_is_lost_or_left() {
+        for leaves in [false, true] {
+            let (mut state, mut group) = with_a_moved_block();
+            if leaves {
+                assert!(state.segments.set_leaving_disk(Some(0)));
+                state.segments.retire_zone(0);
+            }
+            let read = read_all(&state, &mut group, u32::MAX);
+            assert_eq!(read.len(), 101, "it may be anywhere");
+            let lost = state.leave_unread(&mut group, None, false);
+            assert_eq!(lost.is_empty(), leaves);
+            lost.into_keys().for_each(|era| state.lose(&mut group, era));
+            let merged = state.merged(group, false);
+            assert_eq!(eras(&merged), if leaves { vec![] } else { vec![50] });
+            state.let_die(&merged);
+            assert_eq!(state.segments.is_set(stored(5).place), leaves);
+            assert!(!state.segments.is_set(stored(6).place));
+            assert_eq!(state.segments.stuck, if leaves { 2 } else { 0 });
+        }
+    }
+
+    /// What a deleted snapshot had goes to another one, which would be lost for that.
+    #[test]
+    fn a_leaf_that_cannot_be_read_is_not_lost_for_a_deleted_snapshot() {
+        let (mut state, _) = with_a_moved_block();
+        state.frozen = None;
+        state.segments.free = (100..200).collect();
+        for deleted in [51, 61] {
+            state.marks.delete(Era::new(1, deleted));
+        }
+        let mut folded = Vec::new();
+        while let Some(mut group) = state.next_to_fold().pop() {
+            read_all(&state, &mut group, u32::MAX);
+            assert!(state.leave_unread(&mut group, None, false).is_empty());
+            for (key, _) in state.merged(group, false).leaves {
+                folded.push(key.0.number);
+                state.take_in(key, None);
+            }
+        }
+        assert_eq!(folded, [61], "that of era 60 gets its blocks");
+        assert!(!state.has_to_fold(), "the other one is not tried again and again");
+        assert!(state.held.contains_key(&Era::new(1, 51)));
+    }
+}
