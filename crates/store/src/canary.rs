@@ -17,6 +17,16 @@ pub enum Canary {
     MoveLate,
     /// A record that must be durable is written like any other.
     RecordCached,
+    /// A block of a log is returned although it does not match its checksum.
+    RotReturned,
+    /// A record that was known to be durable counts as never written because its data has rotted.
+    RotDropped,
+    /// A log is opened although a record that was known to be durable is missing.
+    HoleIgnored,
+    /// Recovery reads only the first copy of a log's state.
+    StateOnce,
+    /// Recovery reads only the first mirror of a log's roots.
+    RootOnce,
     /// Hosts' data gets the segments that are kept for the cleaner and for UNMAP.
     ReserveToHosts,
     /// A place is freed although a snapshot needs it.

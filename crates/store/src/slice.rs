@@ -613,6 +613,25 @@ impl Slice {
         }
     }
 
+    /// Checks on the disks what a log has twice, its root and the state of its map, if the slice is the first
+    /// one in its log. Afterwards both are written again, and no start needs a record that is there now.
+    ///
+    /// Returns what is damaged, and whether it has been written again.
+    ///
+    /// # Errors
+    /// [`SliceError::Offline`].
+    pub async fn check_root(&self) -> Result<Vec<(BadBlock, bool)>, SliceError> {
+        let found = match &*self.layout() {
+            Layout::Log(slice) => slice.check_root().await?,
+            Layout::Thick(_) | Layout::Ram(_) => Vec::new(),
+        };
+        let bad = found.into_iter().filter_map(|(error, is_mended)| match error {
+            SliceError::Unreadable(bad) => Some((bad, is_mended)),
+            _ => None,
+        });
+        Ok(bad.collect())
+    }
+
     /// Grows the slice after [`Pool::grow_volume`](crate::Pool::grow_volume), or takes the new place of a
     /// part of it that was moved.
     ///

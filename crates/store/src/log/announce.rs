@@ -340,7 +340,7 @@ fn mask(bits: &mut [u64], from: usize) {
 }
 
 /// The pieces of one copy of the state: their places, and the numbers of their slots.
-fn in_pieces(runs: &[Run]) -> Vec<(Place, Range<usize>)> {
+pub(super) fn in_pieces(runs: &[Run]) -> Vec<(Place, Range<usize>)> {
     let mut pieces = Vec::new();
     let mut at = 0;
     for run in runs {

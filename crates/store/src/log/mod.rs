@@ -45,6 +45,7 @@ mod space;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
+mod twice;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -138,7 +138,8 @@ impl Inner {
         let mut newest: Option<Root> = None;
         let roots = self.handle.use_roots().await;
         self.take_disks();
-        for (disk, offset) in roots.places.iter().copied() {
+        let mirrors = if makes(Canary::RootOnce) { 1 } else { roots.places.len() };
+        for (disk, offset) in roots.places.iter().copied().take(mirrors) {
             for number in 0..2 {
                 let disk = Rc::clone(self.disks.borrow().disk(disk));
                 let bytes = disk.read(offset + Root::offset(number), Buf::uncleared(SLOT_BYTES)).await;
@@ -170,7 +171,7 @@ impl Inner {
         let mut state = Gathered { bytes: vec![0; wanted * STATE_BYTES], missing: (0..wanted).collect() };
         self.gather_state(root, &root.copies[0], &mut state).await?;
         let lost = state.missing.len();
-        if lost > 0 {
+        if lost > 0 && !makes(Canary::StateOnce) {
             self.gather_state(root, &root.copies[1], &mut state).await?;
         }
         let bytes = state.bytes.get(..root.state_len as usize).ok_or(RecoveryError::State)?;
@@ -308,7 +309,7 @@ impl Inner {
     }
 
     /// Reads slots. A slot that the disk cannot read returns zeros, which are no record.
-    async fn read_slots(&self, place: Place, count: usize) -> Result<Buf, RecoveryError> {
+    pub(super) async fn read_slots(&self, place: Place, count: usize) -> Result<Buf, RecoveryError> {
         let (disk, _, at) = self.locate(place).ok_or(RecoveryError::Foreign(place.segment))?;
         match disk.read(at, Buf::uncleared(count * SLOT_BYTES)).await {
             Ok(bytes) => Ok(bytes),
@@ -344,8 +345,8 @@ impl super::Running {
         if newest_root > root.number {
             return Err(RecoveryError::OlderRoot);
         }
-        if let Some(missing) = (root.sequence..durable_below).find(|sequence| !records.contains_key(sequence))
-        {
+        let missing = (root.sequence..durable_below).find(|sequence| !records.contains_key(sequence));
+        if let Some(missing) = missing.filter(|_| !makes(Canary::HoleIgnored)) {
             return Err(RecoveryError::RecordMissing(missing));
         }
         let generations: BTreeMap<u32, u64> =
@@ -353,7 +354,8 @@ impl super::Running {
         // A record that is known to be durable but not intact has rotted. It is applied, and reads of its bad
         // blocks fail.
         let counts = |sequence: u64, found: &Found| {
-            found.whole || sequence < durable_below || makes(Canary::TakeWithoutChecksum)
+            let may_be_torn = sequence >= durable_below || makes(Canary::RotDropped);
+            found.whole || !may_be_torn || makes(Canary::TakeWithoutChecksum)
         };
         // A snapshot's record may come after others of its era.
         let counted = records.iter().filter(|&(sequence, found)| counts(*sequence, found));

@@ -340,6 +340,13 @@ impl LogSlice {
         Ok(found.map(|(unread, is_mended)| (unread.error(offset.0), is_mended)))
     }
 
+    /// Reads what the log has twice, its root and its state, from the disks.
+    pub(crate) async fn check_root(&self) -> Result<Vec<(SliceError, bool)>, SliceError> {
+        self.ready().await?;
+        let found = self.log.inner.check_root(self.branch).await?;
+        Ok(found.into_iter().map(|(unread, is_mended)| (unread.error(0), is_mended)).collect())
+    }
+
     pub(crate) fn map_pages(&self) -> u64 {
         self.spec.borrow().map_pages
     }

@@ -2,7 +2,9 @@
 
 use rt::sim::DiskFaults;
 
+use super::super::root::Root;
 use super::*;
+use crate::error::{BadBlock, ReadFailure};
 
 /// So many leaves that the state takes several slots.
 const LEAVES: u64 = 400;
@@ -170,4 +172,79 @@ fn without_room_the_state_is_there_once() {
         state.segments.free = free;
         assert_eq!(state.second_runs(2, &[]).len(), 1);
     });
+}
+
+/// Where the copies of the newest root and the slots of both copies of its state lie on the only disk.
+async fn twice(slice: &Slice) -> Vec<u64> {
+    let inner = Rc::clone(&log_of(slice).inner);
+    let root = inner.state.borrow().root;
+    let roots = inner.handle.use_roots().await.places.clone();
+    let roots = roots.into_iter().map(|(_, offset)| offset + Root::offset(root));
+    roots.chain(state_slots(slice).into_iter().flatten().map(|(_, at)| at)).collect()
+}
+
+/// Nothing else reads the second copy as long as the first one is intact: both could rot, one after the other.
+#[test]
+fn a_scrub_finds_a_copy_of_the_root_or_of_its_state_that_has_rotted() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    let (pool, disks, _id, slice) = world.block_on(node, CORE, || async {
+        let made = one_slice(4 << 20).await;
+        write(&made.3, 1, 7, Durability::Durable).await.unwrap();
+        log_of(&made.3).inner.merge_all().await.unwrap();
+        made
+    });
+    for number in 0..4 {
+        let here = Rc::clone(&slice);
+        let copies = world.block_on(node, CORE, move || async move { twice(&here).await });
+        assert_eq!(copies.len(), 4, "{copies:?}");
+        world.corrupt_disk(node, path(0), copies[number]..copies[number] + SECTOR);
+        let here = Rc::clone(&slice);
+        let found = world
+            .block_on(node, CORE, move || async move { [here.check_root().await, here.check_root().await] });
+        let disk_offset = copies[number];
+        let bad = BadBlock { offset: ByteOffset(0), disk: 0, disk_offset, cause: ReadFailure::Map };
+        assert_eq!(found, [Ok(vec![(bad, true)]), Ok(Vec::new())], "copy {number}");
+    }
+    world.block_on(node, CORE, move || async move { drop((slice, pool, disks)) });
+}
+
+/// A log that is idle has the heads of its newest records for as long as it is, and needs each of them when it
+/// is opened.
+#[test]
+fn heads_that_rot_after_a_scrub_do_no_harm() {
+    for scrubs in [true, false] {
+        let world = World::new(1);
+        let node = machine(&world, 1, 16 << 20, 1);
+        let (pool, disks, id, slice) = world.block_on(node, CORE, move || async move {
+            let made = one_slice(4 << 20).await;
+            for number in 1..4 {
+                write(&made.3, number, number, Durability::Durable).await.unwrap();
+            }
+            // By then, a record says that they are durable.
+            rt::sleep(std::time::Duration::from_secs(2)).await;
+            if scrubs {
+                assert_eq!(made.3.check_root().await, Ok(Vec::new()));
+            }
+            made
+        });
+        let image = world.disk_image(node, path(0));
+        let is_head = |at: &u64| {
+            let mut start = [0; 8];
+            image.read(*at, &mut start);
+            start == *b"URSALREC"
+        };
+        let heads: Vec<u64> = (0..image.size()).step_by(BLOCK as usize).filter(is_head).collect();
+        assert!(heads.len() >= 3, "{heads:?}");
+        world.corrupt_disk(node, path(0), heads[0]..heads[0] + SECTOR);
+        world.block_on(node, CORE, move || async move {
+            drop(slice);
+            pool.logs_ended().await;
+            let slice = slices(&pool, &disks, id).remove(0);
+            assert_eq!(slice.ready().await.is_ok(), scrubs);
+            for number in (1..4).filter(|_| scrubs) {
+                assert_eq!(read(&slice, number).await, Ok(number));
+            }
+        });
+    }
 }
