@@ -7,7 +7,9 @@ use proto::canary::Canary as Slip;
 use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
-use crate::plan::{ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LOGS, ROT, TWO_DISKS};
+use crate::plan::{
+    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LOGS, ROT, ROT_IN_LOGS, TWO_DISKS,
+};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,7 @@ impl Canary {
     /// The mistakes that one of the first 250 seeds detects, each with a seed that did.
     ///
     /// The test tries that seed first, and then the others.
-    pub const NOTICED: [(Canary, u64); 26] = [
+    pub const NOTICED: [(Canary, u64); 31] = [
         (Canary::Disks, 91),
         (Canary::DisksBeside, 3),
         (Canary::Node(Mistake::AnswerEarly), 1),
@@ -54,6 +56,11 @@ impl Canary {
         (Canary::Store(Flaw::RootWithoutFlush), 51),
         (Canary::Store(Flaw::MoveWithoutLooking), 140),
         (Canary::Store(Flaw::RecordCached), 8),
+        (Canary::Store(Flaw::RotReturned), 0),
+        (Canary::Store(Flaw::RotDropped), 0),
+        (Canary::Store(Flaw::HoleIgnored), 0),
+        (Canary::Store(Flaw::StateOnce), 0),
+        (Canary::Store(Flaw::RootOnce), 0),
         (Canary::Store(Flaw::ConvertOnce), 2),
         (Canary::Store(Flaw::ConvertUnheld), 2),
         (Canary::Rule(Rule::NoIntent), 0),
@@ -67,7 +74,7 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 38] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 39] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 20),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 17),
@@ -105,6 +112,7 @@ impl Canary {
         (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
         (FULL_POOLS, Canary::Node(Mistake::RefusedForGood), 65),
         (CONVERSIONS, Canary::Store(Flaw::ConvertOnce), 2),
+        (ROT_IN_LOGS, Canary::Store(Flaw::StateOnce), 0),
         (LOGS, Canary::Store(Flaw::RecordCached), 8),
     ];
 
@@ -126,7 +134,7 @@ impl Canary {
     ];
 
     /// All mistakes that whole nodes can make.
-    pub const ALL: [Canary; 81] = [
+    pub const ALL: [Canary; 86] = [
         Canary::Disks,
         Canary::DisksBeside,
         Canary::SecondDisks,
@@ -171,6 +179,11 @@ impl Canary {
         Canary::Store(Flaw::MoveWithoutLooking),
         Canary::Store(Flaw::MoveLate),
         Canary::Store(Flaw::RecordCached),
+        Canary::Store(Flaw::RotReturned),
+        Canary::Store(Flaw::RotDropped),
+        Canary::Store(Flaw::HoleIgnored),
+        Canary::Store(Flaw::StateOnce),
+        Canary::Store(Flaw::RootOnce),
         Canary::Store(Flaw::ReserveToHosts),
         Canary::Store(Flaw::ConvertOnce),
         Canary::Store(Flaw::ConvertUnheld),

@@ -20,7 +20,7 @@ use base::{ByteLen, ByteOffset};
 use cluster::embedded::Files;
 use cluster::memory::Memory;
 use initiator::{Error, Lun, Options, Session, Timeouts};
-use node::control::{Fault, FaultKind, Place, PoolSpec, Verification, VerificationState};
+use node::control::{Fault, FaultKind, Place, PoolSpec, Scrub, Verification, VerificationState};
 use node::copies::{Answer, Ask, Copies, CopyEntry, SliceCopy, StandingEntry, VolumeEntry};
 use node::events::Event;
 use node::{Config, Control, StartError, Wanted};
@@ -29,8 +29,9 @@ use rt::sim::{DiskImage, NodeId, NodeStatus, World};
 use rt::sync::Receiver;
 use store::{LogTuning, NewDisk, VolumeId, VolumeKind};
 
-pub use self::opened::Found;
+pub use self::opened::{Expects, Found};
 use crate::layout::{self, Layout};
+use crate::media::Spot;
 use crate::plan::{Beside, Plan};
 use crate::record::Record;
 
@@ -58,9 +59,12 @@ const VOLUME_BESIDE: &str = "beside";
 const LUN_BESIDE: Lun = Lun(1);
 const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 
+/// Bytes of a segment of logs.
+pub const LOG_SEGMENT_BYTES: u64 = 64 << 10;
+
 /// So small that logs are merged and cleaned, and get zones, all the time.
 const LOG_TUNING: LogTuning = LogTuning {
-    segment: Some(ByteLen(64 << 10)),
+    segment: Some(ByteLen(LOG_SEGMENT_BYTES)),
     zone_segments: 16,
     changes_min: 256,
     changes_max: 1024,
@@ -380,6 +384,21 @@ impl Cluster {
         })
     }
 
+    /// Begins to scrub the volumes of a pool on a node that has started. Returns the IDs of those that are
+    /// being scrubbed.
+    pub fn begin_scrubs(&self, index: usize, pool: Pool) -> Vec<String> {
+        self.control(index, move |control| async move {
+            let begun = control.begin_pool_scrub(pool.name).unwrap_or_default();
+            begun.into_iter().map(|(id, _)| id.to_string()).collect()
+        })
+    }
+
+    /// The last scrub of a volume on a node that has started.
+    pub fn last_scrub(&self, index: usize, id: &str) -> Option<Scrub> {
+        let id = id.to_owned();
+        self.control(index, move |control| async move { control.last_scrub(&id).ok().flatten() })
+    }
+
     /// Whether a node that has started serves all volumes to hosts.
     pub fn serves(&self, index: usize) -> bool {
         let count = self.volumes.len();
@@ -526,6 +545,12 @@ impl Cluster {
     pub fn disks(&self, index: usize, pool: Pool) -> Vec<DiskImage> {
         let machine = self.servers[index].machine;
         pool.disks.iter().map(|disk| self.world.disk_image(machine, Path::new(disk))).collect()
+    }
+
+    /// Flips a bit in each of these places of a node's disks.
+    pub fn flip_bits(&self, index: usize, pool: Pool, spots: &[Spot]) {
+        let machine = self.servers[index].machine;
+        spots.iter().for_each(|spot| self.world.flip_bit(machine, pool.disks[spot.disk], spot.at));
     }
 
     /// The content of the file with a node's own record, as a read finds it now.

@@ -14,7 +14,7 @@ use replica::{Config, Incarnation, Slot, Slots, Standing};
 use rt::CoreId;
 use rt::sim::NodeStatus;
 
-use crate::cluster::{Cluster, Found, Pool};
+use crate::cluster::{Cluster, Expects, Found, Pool};
 use crate::history::value_of;
 use crate::layout::SECTOR;
 use crate::load::Counts;
@@ -58,6 +58,8 @@ pub struct Inside<'a> {
     may_fail: bool,
     /// When logs are to be inspected.
     logs_at: Cell<Duration>,
+    /// The node in whose logs something has rotted: they are left out.
+    rotten: Cell<Option<usize>>,
     /// The incarnation and epoch in which each slice's copy acted last.
     acted: RefCell<BTreeMap<Place, (Incarnation, u64)>>,
     /// Volumes with which a node continued alone, and the epoch in which it did.
@@ -100,8 +102,14 @@ impl<'a> Inside<'a> {
     ) -> Inside<'a> {
         let (block, may_fail) = (plan.block.bytes(), plan.harms_logs());
         let (acted, forked, lost) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let logs_at = Cell::default();
-        Inside { cluster, media, epochs, counts, block, may_fail, logs_at, acted, forked, lost }
+        let (logs_at, rotten) = (Cell::default(), Cell::default());
+        Inside { cluster, media, epochs, counts, block, may_fail, logs_at, rotten, acted, forked, lost }
+    }
+
+    /// Leaves out the logs of this node from now on, if any: what their disk holds may be older than what
+    /// they know.
+    pub fn leave_out_logs(&self, node: Option<usize>) {
+        self.rotten.set(node);
     }
 
     /// Lets time pass, and inspects all copies at each interval.
@@ -164,7 +172,7 @@ impl<'a> Inside<'a> {
 
     /// What the logs of a running node hold, as far as an image of its disks opens.
     fn found_in_logs(&self, node: usize, pool: Pool) -> Found {
-        match self.media.read_moving(self.cluster, node, pool) {
+        match self.media.read_moving(self.cluster, node, pool, Expects::Data) {
             Ok(found) => {
                 if !found.is_empty() {
                     self.counts.count("log of a running node opened");
@@ -181,6 +189,7 @@ impl<'a> Inside<'a> {
         let cluster = self.cluster;
         let machine = cluster.servers[node].machine;
         let images: Vec<_> = cluster.pools.iter().map(|pool| (*pool, cluster.disks(node, *pool))).collect();
+        let opens_logs = opens_logs && self.rotten.get() != Some(node);
         let logs = cluster.pools.iter().filter(|_| opens_logs).map(|pool| self.found_in_logs(node, *pool));
         let in_logs: Found = logs.flatten().collect();
         let see = |copy: &SliceCopy| {

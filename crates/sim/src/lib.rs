@@ -30,6 +30,7 @@ pub mod history;
 pub mod inside;
 pub mod layout;
 pub mod load;
+pub mod logs;
 pub mod media;
 pub mod onlooker;
 pub mod plan;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rt::sim::DiskImage;
 use store::VolumeKind;
 
-use crate::cluster::{Cluster, Found, Pool, Volume};
+use crate::cluster::{Cluster, Expects, Found, Pool, Volume};
 use crate::history::{History, value_of};
 use crate::layout::SECTOR;
 
@@ -74,7 +74,8 @@ impl Media {
     /// Checks that the values are read from a copy whose sectors move.
     fn check_marks(&self, cluster: &Cluster, volume: &Volume, index: usize, held: &BTreeMap<u64, u64>) {
         if self.moves(volume, index) {
-            let found = self.read(cluster, volume, index, true).expect("nothing has failed yet");
+            let found =
+                self.read(cluster, volume, index, Expects::Invariants).expect("nothing has failed yet");
             let found: BTreeMap<u64, u64> =
                 found.iter().filter_map(|(sector, bytes)| Some((*sector, value_of(bytes)?))).collect();
             assert_eq!(found, *held, "all are in the logs of node {}", index + 1);
@@ -118,18 +119,23 @@ impl Media {
     ///
     /// # Errors
     /// What does not open, or cannot be read.
-    pub fn read_moving(&self, cluster: &Cluster, index: usize, pool: Pool) -> Result<Found, String> {
+    pub fn read_moving(
+        &self,
+        cluster: &Cluster,
+        index: usize,
+        pool: Pool,
+        expects: Expects,
+    ) -> Result<Found, String> {
         let of_pool = cluster.volumes.iter().filter(|volume| volume.pool == pool);
         let moving = of_pool.filter(|volume| self.moves(volume, index) && cluster.has_copy(volume, index));
         let moving: Vec<_> = moving.map(|volume| (volume, self.sectors(volume).to_vec())).collect();
         if moving.is_empty() {
             return Ok(Found::new());
         }
-        cluster.opened(index, pool, &moving, false)
+        cluster.opened(index, pool, &moving, expects)
     }
 
-    /// What is on a node's disks in each watched sector of a volume. With `checks`, the invariants of the log
-    /// are checked, too.
+    /// What is on a node's disks in each watched sector of a volume.
     ///
     /// # Errors
     /// As for [`Media::read_moving`].
@@ -138,11 +144,11 @@ impl Media {
         cluster: &Cluster,
         volume: &Volume,
         index: usize,
-        checks: bool,
+        expects: Expects,
     ) -> Result<BTreeMap<u64, [u8; SECTOR]>, String> {
         if self.moves(volume, index) {
             let wanted = [(volume, self.sectors(volume).to_vec())];
-            let found = cluster.opened(index, volume.pool, &wanted, checks)?;
+            let found = cluster.opened(index, volume.pool, &wanted, expects)?;
             return Ok(found.into_iter().map(|((_, sector), bytes)| (sector, bytes)).collect());
         }
         let images = cluster.disks(index, volume.pool);
@@ -152,8 +158,8 @@ impl Media {
 
     /// Checks that a node in sync that lost power has all acknowledged writes, or newer ones, on its disk.
     ///
-    /// Sectors that are `lost` there are excluded: no host can read them (R27). If a disk `may_fail`, a log
-    /// on it need not open. Returns whether anything was checked.
+    /// Sectors that are `lost` there are excluded: no host can read them (R27). Returns whether anything was
+    /// checked.
     ///
     /// # Panics
     /// If a write is missing.
@@ -164,11 +170,11 @@ impl Media {
         index: usize,
         history: &History,
         lost: &BTreeSet<u64>,
-        may_fail: bool,
+        expects: Expects,
     ) -> bool {
-        let found = match self.read(cluster, volume, index, !may_fail) {
+        let found = match self.read(cluster, volume, index, expects) {
             Ok(found) => found,
-            Err(_) if may_fail => return false,
+            Err(_) if expects == Expects::Nothing => return false,
             Err(error) => {
                 panic!("node {} was in sync and lost power, and {}: {error}", index + 1, volume.name)
             }

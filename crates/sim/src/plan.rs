@@ -29,12 +29,15 @@ pub const FULL_POOLS: &str = "full pools";
 /// Its name for volumes that are converted while they are in use.
 pub const CONVERSIONS: &str = "conversions";
 
+/// Its name for what rots in logs while they are in use.
+pub const ROT_IN_LOGS: &str = "rot in logs";
+
 /// Its name for log volumes: without them, all are thick, and stay so.
 pub const LOGS: &str = "logs";
 
 /// The parts of a plan, besides faults, that can be left out ([`Plan::without`]).
-pub const PARTS: [&str; 7] =
-    [LARGE_DISK_BLOCKS, TWO_DISKS, ROT, ALL_REGISTRANTS, FULL_POOLS, CONVERSIONS, LOGS];
+pub const PARTS: [&str; 8] =
+    [LARGE_DISK_BLOCKS, TWO_DISKS, ROT, ALL_REGISTRANTS, FULL_POOLS, CONVERSIONS, ROT_IN_LOGS, LOGS];
 
 /// Where the second volume is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +86,8 @@ pub struct Plan {
     pub fills: bool,
     /// Now and then a volume is converted to the other kind.
     pub converts: bool,
+    /// Now and then something rots in the logs of a node, or a write there is lost.
+    pub rots: bool,
     /// What hosts do.
     pub load: Load,
     /// The types of reservations by which hosts are fenced off.
@@ -183,6 +188,7 @@ impl Plan {
             checksums: disk_block == 4096 && !converts && part_of(seed, "verified").one_in(4),
             fills,
             converts,
+            rots: draw_rots(seed, forks, converts),
             load,
             reservations: draw_reservations(seed),
             harms: draw_harms(seed, forks, spare_disks),
@@ -210,8 +216,11 @@ impl Plan {
             ROT => plan.rot = None,
             FULL_POOLS => plan.fills = false,
             CONVERSIONS => plan.converts = false,
+            ROT_IN_LOGS => plan.rots = false,
             // Then there is no log volume whose pool could be full, and no volume becomes one.
-            LOGS => (plan.logs, plan.fills, plan.converts) = ([false; 2], false, false),
+            LOGS => {
+                (plan.logs, plan.fills, plan.converts, plan.rots) = ([false; 2], false, false, false);
+            }
             // Each becomes the type that only registrants pass, so that their number stays the same.
             ALL_REGISTRANTS => plan.reservations.iter_mut().for_each(|kind| *kind = registrants_only(*kind)),
             _ => {}
@@ -230,6 +239,7 @@ impl Plan {
             || part == ROT && self.rot.is_some()
             || part == FULL_POOLS && self.fills
             || part == CONVERSIONS && self.converts
+            || part == ROT_IN_LOGS && self.rots
             || part == LOGS && (self.logs[0] || self.logs[1] && self.beside.is_some())
             || part == ALL_REGISTRANTS && self.fences_by_all_registrants()
     }
@@ -349,6 +359,15 @@ fn draw_converts(seed: u64, fills: bool, spare_disks: bool) -> bool {
     fills || !spare_disks && part_of(seed, CONVERSIONS).one_in(4)
 }
 
+/// Draws whether something rots in logs, in plans that have some.
+///
+/// Nodes are killed for that while the others are well, so none may have continued alone.
+fn draw_rots(seed: u64, forks: bool, converts: bool) -> bool {
+    let [first, second] = draw_logs(seed);
+    let has_logs = first || second && draw_beside(seed).is_some() || converts;
+    has_logs && !forks && part_of(seed, ROT_IN_LOGS).one_in(2)
+}
+
 /// Random numbers for one part of a plan, independent of what is drawn for other parts.
 fn part_of(seed: u64, part: &str) -> Rng {
     // FNV-1a.
@@ -383,6 +402,9 @@ impl fmt::Display for Plan {
         }
         if self.converts {
             writeln!(f, "  volumes are converted")?;
+        }
+        if self.rots {
+            writeln!(f, "  logs rot")?;
         }
         if self.checksums {
             writeln!(f, "  thick volumes have checksums")?;

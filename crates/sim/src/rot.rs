@@ -3,7 +3,8 @@
 //! Its bytes change silently, or it acknowledges a write and executes it nowhere, or in another place. In a
 //! thick volume without checksums, a comparison of the copies must find exactly the affected regions, name
 //! the node where that can be known, and change nothing. With checksums, the node notices by itself, and
-//! repairs its copy. A comparison must find nothing where no disk has lied.
+//! repairs its copy. So it does in logs, where here only blocks rot (`harm/log_rot.rs` has the rest). A
+//! comparison must find nothing where no disk has lied.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,11 +12,13 @@ use std::time::Duration;
 use base::{Lba, Rng};
 use rt::CoreId;
 use rt::sim::Astray;
+use store::VolumeKind;
 
-use crate::cluster::{Cluster, Volume, log_in};
+use crate::cluster::{Cluster, Expects, Volume, log_in};
 use crate::history::filled;
 use crate::layout::SECTOR;
 use crate::load::Counts;
+use crate::logs::Parts;
 use crate::media::{Media, Spot};
 use crate::plan::Plan;
 use crate::run::wait_until_clean;
@@ -56,6 +59,9 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
     }
     let index = rng.below(plan.nodes as u64) as usize;
     let volume = &cluster.volumes[rng.below(cluster.volumes.len() as u64) as usize];
+    if plan.rot == Some(Rot::Decay) && cluster.kinds_of_copy(volume, index) == Some((VolumeKind::Log, None)) {
+        return check_log(cluster, media, counts, (volume, index, by), &mut rng);
+    }
     let places = media.places(volume, index);
     let places: Vec<(u64, Spot)> = places.iter().map(|(sector, at)| (*sector, *at)).collect();
     let Some(rot) = plan.rot.filter(|_| !places.is_empty()) else { return };
@@ -115,6 +121,29 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
             let same = place.read(before) == place.read(&now);
             assert!(same, "a comparison has changed the copy of node {}", node + 1);
         }
+    }
+}
+
+/// Lets a block rot in a log of the pool of a node's copy. A comparison by the node `by` must repair it.
+fn check_log(
+    cluster: &Cluster,
+    media: &Media,
+    counts: &Counts,
+    (volume, index, by): (&Volume, usize, usize),
+    rng: &mut Rng,
+) {
+    let spots = Parts::find(&cluster.disks(index, volume.pool)).any_block(rng);
+    if spots.is_empty() {
+        return;
+    }
+    cluster.flip_bits(index, volume.pool, &spots);
+    counts.count("block of a log that decays");
+    for volume in &cluster.volumes {
+        let found = cluster.verify(volume, by);
+        assert!(found.is_equal(), "rot in a log: {found:?}");
+    }
+    if let Err(error) = media.read_moving(cluster, index, volume.pool, Expects::Data) {
+        panic!("a comparison has not repaired the log of node {}: {error}", index + 1);
     }
 }
 

@@ -157,6 +157,7 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
     let mut rng = Rng::new(plan.seed ^ 0x4a53);
     let mut fills = plan.fills.then(|| Rng::new(plan.seed ^ 0xf111));
     let mut converts = plan.converts.then(|| Rng::new(plan.seed ^ 0xc0f7));
+    let mut rots = plan.rots.then(|| Rng::new(plan.seed ^ 0x4075));
     let total: u64 = plan.harms.iter().map(|(_, weight)| weight).sum();
     for _ in 0..plan.times {
         if harms.cluster.world.event_count() > EVENTS_MAX {
@@ -170,6 +171,9 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
         }
         if let Some(rng) = &mut converts {
             harms.convert_volumes(rng);
+        }
+        if let Some(rng) = &mut rots {
+            harms.rot_logs(rng);
         }
         // A fault that is impossible at the moment leaves its turn to another one.
         for _ in 0..DRAWS_MAX {

@@ -416,6 +416,12 @@ impl World {
         self.0.ledger.borrow_mut().fault(Fault::Corruption);
     }
 
+    /// Flips a bit of one byte of a disk, without any error.
+    pub fn flip_bit(&self, node: NodeId, path: impl AsRef<Path>, at: u64) {
+        self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.flip(at);
+        self.0.ledger.borrow_mut().fault(Fault::Corruption);
+    }
+
     /// Makes the next write that touches a range of a disk go astray, without any error.
     pub fn lead_write_astray(
         &self,

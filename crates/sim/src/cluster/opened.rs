@@ -20,6 +20,19 @@ use crate::layout::SECTOR;
 /// The sectors that were found, by volume and sector. Those that are lost there (R27) are missing.
 pub type Found = BTreeMap<(usize, u64), [u8; SECTOR]>;
 
+/// What is expected of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expects {
+    /// All can be read, and the invariants of the logs hold: no disk has had a fault.
+    Invariants,
+    /// All can be read.
+    Data,
+    /// Blocks may be unreadable, because something has rotted. They are missing in what is found.
+    Rot,
+    /// Nothing: a disk under a log may have failed.
+    Nothing,
+}
+
 /// What is to be read of a volume.
 struct Wanted {
     index: usize,
@@ -31,8 +44,6 @@ impl Cluster {
     /// Opens an image of the disks of a node's pool, and reads these sectors of its volumes. No time passes
     /// in the cluster's world, and nothing changes there.
     ///
-    /// With `checks`, the invariants of the logs are checked, too: then no disk may have had a fault.
-    ///
     /// # Errors
     /// What does not open, or cannot be read.
     ///
@@ -43,7 +54,7 @@ impl Cluster {
         index: usize,
         pool: Pool,
         volumes: &[(&Volume, Vec<u64>)],
-        checks: bool,
+        expects: Expects,
     ) -> Result<Found, String> {
         let wanted = |(volume, sectors): &(&Volume, Vec<u64>)| {
             let id = VolumeId::parse(&self.entry_of(volume).id)?;
@@ -60,11 +71,11 @@ impl Cluster {
             }
         }
         let paths: Vec<PathBuf> = pool.disks.iter().map(PathBuf::from).collect();
-        world.block_on(machine, CoreId(0), move || read(paths, wanted, checks))
+        world.block_on(machine, CoreId(0), move || read(paths, wanted, expects))
     }
 }
 
-async fn read(paths: Vec<PathBuf>, wanted: Vec<Wanted>, checks: bool) -> Result<Found, String> {
+async fn read(paths: Vec<PathBuf>, wanted: Vec<Wanted>, expects: Expects) -> Result<Found, String> {
     let host = Host { id: HostId([0xaa; 16]), name: "opened".into() };
     let options = OpenPool { host, force: true, ram: RamBudget::new(ByteLen(0)), uncertain: None };
     let pool = StorePool::open(&paths, options).await.map_err(|error| error.to_string())?;
@@ -89,11 +100,12 @@ async fn read(paths: Vec<PathBuf>, wanted: Vec<Wanted>, checks: bool) -> Result<
                         data.to_vec()[within..within + SECTOR].try_into().expect("it is as long as a sector");
                     found.insert((index, sector), bytes);
                 }
-                Err(SliceError::Unreadable(bad)) if bad.cause == ReadFailure::Lost => {}
+                Err(SliceError::Unreadable(bad))
+                    if bad.cause == ReadFailure::Lost || expects == Expects::Rot => {}
                 Err(error) => return Err(format!("sector {sector}: {error}")),
             }
         }
-        if checks {
+        if expects == Expects::Invariants {
             for slice in &slices {
                 check(slice).await;
             }

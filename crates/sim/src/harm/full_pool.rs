@@ -93,6 +93,11 @@ impl Harms<'_> {
         self.delete_fillers(|_| true);
     }
 
+    /// Whether there are volumes that fill pools.
+    pub(super) fn has_fillers(&self) -> bool {
+        self.fillers.iter().any(|filler| !filler.gone.get())
+    }
+
     pub(super) fn may_change_volumes(&self, index: usize) -> bool {
         self.cluster.is_started(index) && !self.stopping.contains(&index)
     }

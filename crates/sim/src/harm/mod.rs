@@ -15,6 +15,7 @@ mod kinds;
 mod lapse;
 mod last_words;
 mod leaving;
+mod log_rot;
 mod network;
 mod pause;
 mod power;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Harm, Harms};
+use crate::cluster::Expects;
 
 /// A machine loses power.
 pub const POWER_LOSS: Harm = Harm::new("power loss", 6, |harms, victim, _| {
@@ -33,12 +34,17 @@ impl Harms<'_> {
             self.counts.count("power loss during a conversion");
         }
         indices.iter().for_each(|index| cluster.world.crash(self.machine(*index)));
-        let may_fail = self.plan.harms_logs();
+        let expects = match self.plan {
+            plan if plan.harms_logs() => Expects::Nothing,
+            // Slots of a lost leaf stay live for a while.
+            plan if plan.rots => Expects::Data,
+            _ => Expects::Invariants,
+        };
         for (volume, index) in in_sync {
             self.counts.count("disk of a copy in sync after a power loss");
             let lost = self.inside.lost(index, volume.index);
             let history = &self.histories[volume.index];
-            let is_checked = self.media.check(cluster, volume, index, history, &lost, may_fail);
+            let is_checked = self.media.check(cluster, volume, index, history, &lost, expects);
             if is_checked && self.media.moves(volume, index) {
                 self.counts.count("log of a copy in sync opened after a power loss");
             }

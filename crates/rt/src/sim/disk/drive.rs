@@ -366,6 +366,16 @@ impl Drive {
         }
     }
 
+    /// Flips a bit of a byte, on the platter and in the cache.
+    pub(in crate::sim) fn flip(&mut self, at: u64) {
+        self.bind_below(u64::MAX);
+        let mut byte = [0];
+        self.content.read(at, &mut byte);
+        byte[0] ^= 1;
+        self.content.write(at, &byte);
+        self.platter.write(at, &byte);
+    }
+
     /// Whether an operation is under way, including those of an earlier opener.
     pub(super) fn is_busy(&self) -> bool {
         !self.under_way.is_empty()
