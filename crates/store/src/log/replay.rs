@@ -355,7 +355,10 @@ impl super::Running {
         // blocks fail.
         let counts = |sequence: u64, found: &Found| {
             let may_be_torn = sequence >= durable_below || makes(Canary::RotDropped);
-            found.whole || !may_be_torn || makes(Canary::TakeWithoutChecksum)
+            // What the cleaner has moved is still in its old place, which is free only when a root has merged
+            // the move.
+            let moves = found.entries.iter().any(|entry| matches!(entry.what, What::Moved { .. }));
+            found.whole || !moves && (!may_be_torn || makes(Canary::TakeWithoutChecksum))
         };
         // A snapshot's record may come after others of its era.
         let counted = records.iter().filter(|&(sequence, found)| counts(*sequence, found));
