@@ -1,5 +1,5 @@
-//! Where logs keep what on the disks of a pool, found by its content (`docs/formats/log.md`): what a fault may
-//! hit.
+//! Where logs keep what on the disks of a pool, found by its content (`docs/formats/log.md`): what a fault
+//! may hit.
 //!
 //! The content does not say what is still needed. What is hit may be a leftover.
 

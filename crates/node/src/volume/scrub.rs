@@ -55,8 +55,8 @@ impl Volume {
     }
 }
 
-/// One step. The last one also checks what a log has twice: by then, all of its map that could be repaired has
-/// been.
+/// One step. The last one also checks what a log has twice: by then, all of its map that could be repaired
+/// has been.
 async fn scrub(slice: &Slice, offset: u64) -> Result<Scrubbed, SliceError> {
     let mut step = read_some(slice, offset).await?;
     let end = slice.len().0;

@@ -1,14 +1,14 @@
 //! What rots in the logs of one node, and writes there that its disk loses or puts elsewhere.
 //!
-//! Only one node's disks do that at a time, and all else is well: so all can be repaired, hosts notice nothing,
-//! and afterwards nothing is left of it. An image of the disks must open at any moment, and return each block
-//! as it should be, or not at all. The design makes two exceptions:
+//! Only one node's disks do that at a time, and all else is well: so all can be repaired, hosts notice
+//! nothing, and afterwards nothing is left of it. An image of the disks must open at any moment, and return
+//! each block as it should be, or not at all. The design makes two exceptions:
 //!
 //! - A head that a recovery needs is there once. Without it, a log must not be opened, until a checkpoint has
 //!   merged what it said. Blocks in the slot of such a head share its fate.
 //! - Nobody can tell what has rotted of the newest records, of which no other record says that they are
-//!   durable, from what a power cut has torn. So these do not rot here; and after a write that was lost, which
-//!   is one of them, the node is neither restarted nor its image opened before all is repaired.
+//!   durable, from what a power cut has torn. So these do not rot here; and after a write that was lost,
+//!   which is one of them, the node is neither restarted nor its image opened before all is repaired.
 //!
 //! This is a part of a plan, and no [`super::Harm`]: it happens beside the plan's faults, by random numbers
 //! of its own, and takes no fault's turn.

@@ -1,8 +1,9 @@
 //! Scrubs of what a log has twice: its root, and the state that the root names.
 //!
-//! Nothing reads the second copy as long as the first one is intact, and a log that is not written to makes no
-//! new ones. So the two could rot one after the other, and all volumes of the log would be lost. The same is
-//! true of heads of records that a recovery would need: a log that is idle keeps them for as long as it is.
+//! Nothing reads the second copy as long as the first one is intact, and a log that is not written to makes
+//! no new ones. So the two could rot one after the other, and all volumes of the log would be lost. The same
+//! is true of heads of records that a recovery would need: a log that is idle keeps them for as long as it
+//! is.
 
 use std::rc::Rc;
 

@@ -183,7 +183,8 @@ async fn twice(slice: &Slice) -> Vec<u64> {
     roots.chain(state_slots(slice).into_iter().flatten().map(|(_, at)| at)).collect()
 }
 
-/// Nothing else reads the second copy as long as the first one is intact: both could rot, one after the other.
+/// Nothing else reads the second copy as long as the first one is intact: both could rot, one after the
+/// other.
 #[test]
 fn a_scrub_finds_a_copy_of_the_root_or_of_its_state_that_has_rotted() {
     let world = World::new(1);
@@ -209,8 +210,8 @@ fn a_scrub_finds_a_copy_of_the_root_or_of_its_state_that_has_rotted() {
     world.block_on(node, CORE, move || async move { drop((slice, pool, disks)) });
 }
 
-/// A log that is idle has the heads of its newest records for as long as it is, and needs each of them when it
-/// is opened.
+/// A log that is idle has the heads of its newest records for as long as it is, and needs each of them when
+/// it is opened.
 #[test]
 fn heads_that_rot_after_a_scrub_do_no_harm() {
     for scrubs in [true, false] {
