@@ -35,7 +35,7 @@ const UNREADABLE_ONE_IN: u64 = 3;
 /// Longest time until all is repaired. Some disks take 60 ms for a read, and hosts' writes overtake repairs.
 const REPAIRED_WITHIN: Duration = Duration::from_secs(90);
 /// Longest time until a node that was killed is in sync again.
-const BACK_WITHIN: Duration = Duration::from_secs(60);
+const BACK_WITHIN: Duration = Duration::from_secs(90);
 /// Longest time from an answered write until each copy's disk has it.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
 /// Usual time until all bits of repairs are cleared.

@@ -197,7 +197,10 @@ fn a_scrub_finds_a_copy_of_the_root_or_of_its_state_that_has_rotted() {
     });
     for number in 0..4 {
         let here = Rc::clone(&slice);
-        let copies = world.block_on(node, CORE, move || async move { twice(&here).await });
+        let copies = world.block_on(node, CORE, move || async move {
+            idle(&here).await;
+            twice(&here).await
+        });
         assert_eq!(copies.len(), 4, "{copies:?}");
         world.corrupt_disk(node, path(0), copies[number]..copies[number] + SECTOR);
         let here = Rc::clone(&slice);
