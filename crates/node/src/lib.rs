@@ -1,7 +1,7 @@
 //! A node, except its HTTP interface.
 //!
 //! The path of a command: [`portal`] accepts a connection and runs its login; [`session`] turns bytes into
-//! commands; [`mod@unit`] executes a command; [`volume`] passes its blocks to the slices. Changes by
+//! commands; [`mod@unit`] executes a command; [`data`] passes its blocks to the slices. Changes by
 //! administrators enter through [`control`]. Each core has a [`shard`] with its part of the state.
 
 pub mod access;
@@ -9,6 +9,7 @@ pub mod canary;
 pub mod config;
 pub mod control;
 pub mod copies;
+mod data;
 pub mod events;
 pub mod floating;
 mod histogram;
@@ -22,7 +23,6 @@ mod shard;
 mod single_node;
 mod under_way;
 mod unit;
-mod volume;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -35,6 +35,7 @@ use rt::sync::Sender;
 
 pub use self::config::{Carried, Carry, Config, Show, Shown};
 pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, Wanted};
+pub use self::data::VolumeId;
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
 pub use self::port_numbers::NodeNumber;
 #[doc(hidden)]
@@ -43,7 +44,6 @@ pub use self::record::{RecordDamage, RecordError, RecordFault, RecordMissing};
 pub use self::shard::NodePortals;
 use self::shard::{Shard, on_all_cores};
 pub use self::unit::{Operation, Paths, UnitStats, Way, naa};
-pub use self::volume::VolumeId;
 
 /// The addresses of the node's portals, sent once it serves.
 pub type Ready = Sender<Result<Vec<SocketAddr>, StartError>>;

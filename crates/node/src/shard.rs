@@ -21,10 +21,10 @@ use crate::access::{Access, Concerned};
 use crate::config::Config;
 use crate::control::Control;
 use crate::copies::Copies;
+use crate::data::{TakenRange, Volume, VolumeId};
 use crate::port_numbers::NodeNumber;
 use crate::session::Session;
 use crate::unit::{Unit, Waiting};
-use crate::volume::{TakenRange, Volume, VolumeId};
 
 /// The portals of another node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Access, HostGroup, HostName, Target, TargetName};
-use crate::volume::VolumeId;
+use crate::data::VolumeId;
 
 /// A change of the access rules.
 #[derive(Clone, Debug)]

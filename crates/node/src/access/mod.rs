@@ -20,7 +20,7 @@ pub use names::{HostName, InvalidName, TargetName, VolumeName};
 use serde::{Deserialize, Serialize};
 pub use standing::{Barred, Claim};
 
-use crate::volume::VolumeId;
+use crate::data::VolumeId;
 
 /// The highest LUN. Every initiator accepts LUNs from 0 to 255 in the peripheral addressing method.
 pub const LUN_MAX: u16 = 255;
@@ -255,7 +255,7 @@ mod volume_id {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use crate::volume::VolumeId;
+    use crate::data::VolumeId;
 
     pub(super) fn serialize<S: Serializer>(id: &VolumeId, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(id)
@@ -271,7 +271,7 @@ mod optional_volume_id {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use crate::volume::VolumeId;
+    use crate::data::VolumeId;
 
     pub(super) fn serialize<S: Serializer>(id: &Option<VolumeId>, serializer: S) -> Result<S::Ok, S::Error> {
         match id {

@@ -15,10 +15,10 @@ use crate::access::{
     Access, AccessChange, AddressRange, ChapSecret, Concerned, HostGroup, HostName, LUN_MAX, LunMap, Target,
     TargetName,
 };
+use crate::data::VolumeId;
 use crate::port_numbers::NodeNumber;
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
-use crate::volume::VolumeId;
 
 pub(crate) const TARGETS: &str = "target/";
 pub(crate) const HOSTS: &str = "host/";

@@ -18,6 +18,7 @@ use store::{Zeroing, ZeroingWatch};
 use super::doing::Doing;
 use super::turns::{Held, Thing, Turns};
 use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
+use crate::data::VolumeId;
 use crate::events::code::{
     CHANGE_FAILED, CHANGE_SLOW, CLUSTER_CREATED, CLUSTER_FORCED, CLUSTER_JOINED, HOST_CHANGED, HOST_CREATED,
     HOST_DELETED, MAPS_CHANGED, POOL_CREATED, POOL_EXPORTED, POOL_EXTENDED, POOL_FORGOTTEN, POOL_IMPORTED,
@@ -25,7 +26,6 @@ use crate::events::code::{
     VOLUME_DELETED, VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
 };
 use crate::events::{Code, Event};
-use crate::volume::VolumeId;
 
 /// How long a caller waits for a change.
 ///

@@ -36,9 +36,9 @@ use crate::copies::{
     Ask, Cause, ClusterError, CopyEntry, DeletedVolume, Keeper, NodeEntry, VolumeEntry, deleted_key,
     differing_key, json, node_key, policy_key, split_key, verification_key, volume_key, volume_name_key,
 };
+use crate::data::VolumeId;
 use crate::port_numbers::NodeNumber;
 use crate::shard::{NodePortals, Shard};
-use crate::volume::VolumeId;
 
 /// How many times growing a volume is repeated because copies were added meanwhile.
 const GROW_TRIES_MAX: usize = 4;

@@ -13,7 +13,7 @@ use base::Instant;
 
 use super::{Control, Conversion, Scrub, Verification};
 use crate::copies::{Cause, CopyWork, VolumeEntry};
-use crate::volume::VolumeId;
+use crate::data::VolumeId;
 
 /// How many are kept of each kind ([`EndedWork`]), at some 400 bytes each. A returning node may end thousands
 /// of resyncs; the limit per kind keeps them from displacing verifications.

@@ -7,8 +7,8 @@ use rt::CoreId;
 use store::{CAPACITY_MAX, LogSpace, Pool, Usage, VolumeKind};
 
 use super::Control;
+use crate::data::VolumeId;
 use crate::shard::{Shard, on_all_cores};
-use crate::volume::VolumeId;
 
 /// The levels at which administrators and hosts are warned, in percent.
 pub const LEVELS: [u8; 3] = [80, 90, 95];

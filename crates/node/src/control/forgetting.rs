@@ -18,9 +18,9 @@ use super::pools::{PoolRecord, key};
 use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError, Opened, Result};
 use crate::copies::{Answer, Ask, NodeEntry};
+use crate::data::VolumeId;
 use crate::record::delete;
 use crate::shard::{Shard, on_all_cores};
-use crate::volume::VolumeId;
 
 /// How long a disk may take to report what is on it.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);

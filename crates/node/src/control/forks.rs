@@ -17,9 +17,9 @@ use crate::copies::{
     SplitBrainPolicy, SplitEntry, StandingEntry, VolumeEntry, alone, json, node_key, policy_key, split_key,
     volume_key,
 };
+use crate::data::VolumeId;
 use crate::record::{delete, set};
 use crate::shard::Shard;
-use crate::volume::VolumeId;
 
 /// The key prefix in the node's own record of the volumes with which it has continued alone.
 const FORKS: &str = "fork/";

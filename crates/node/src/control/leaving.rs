@@ -13,9 +13,9 @@ use store::{Moved, MovedPart, Moving, Pool, PoolId, RemovableDisk, SliceError, S
 
 use super::doing::Doing;
 use super::{Control, ControlError, PoolStatus, Result};
+use crate::data::VolumeId;
 use crate::shard::{Shard, on_all_cores};
 use crate::under_way::UnderWay;
-use crate::volume::VolumeId;
 
 /// How long the node waits before it tries again what has failed.
 const RETRY_AFTER: Duration = Duration::from_secs(30);

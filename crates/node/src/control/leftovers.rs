@@ -15,7 +15,7 @@ use super::relocation::TRIES_MAX;
 use super::tidying::TIDY_EVERY;
 use super::{Control, Result};
 use crate::copies::{ClusterError, CopiesStatus, DeletedVolume, Keeper, deleted_key, json};
-use crate::volume::VolumeId;
+use crate::data::VolumeId;
 
 impl Control {
     /// Deletes what this node has of a deleted volume: in open pools at once, in others when they come back.

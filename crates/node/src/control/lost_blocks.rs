@@ -8,9 +8,9 @@ use base::{ByteLen, ByteOffset};
 use super::read_errors::{with_control, with_volume};
 use super::{Control, Fault, FaultKind};
 use crate::copies::Address;
+use crate::data::VolumeId;
 use crate::events::code::BLOCKS_LOST;
 use crate::events::{Event, tell};
-use crate::volume::VolumeId;
 
 /// By slice: the first lost byte, as an offset in the volume, and how many bytes are lost in total.
 #[derive(Default)]

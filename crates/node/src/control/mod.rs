@@ -115,6 +115,7 @@ use self::volumes::Conversions;
 pub use self::volumes::{Conversion, NewVolume, SpaceChange, VolumeStatus};
 pub(crate) use self::volumes::{show_capacity, to_be_converted};
 use crate::copies::Keeper;
+use crate::data::VolumeId;
 use crate::events::Events;
 use crate::floating::Floating;
 use crate::port_numbers::NodeNumber;
@@ -122,7 +123,6 @@ use crate::portal::Registry;
 use crate::record::Record;
 use crate::shard::{NodePortals, Shard};
 use crate::unit::Paths;
-use crate::volume::VolumeId;
 
 /// The control of a node, on core 0.
 pub struct Control {

@@ -15,8 +15,8 @@ use super::{CHANGE_DEADLINE, Control, ControlError, Result, SHOW_DEADLINE};
 use crate::copies::{
     Answer, Ask, CarriedOut, ClusterError, CopyEntry, Keeper, NodeEntry, Refused, StandingEntry, node_key,
 };
+use crate::data::VolumeId;
 use crate::shard::Shard;
-use crate::volume::VolumeId;
 
 /// How long another node may take for a forwarded change: a request makes at most two.
 pub const CARRY_DEADLINE: Duration = Duration::from_secs(105);

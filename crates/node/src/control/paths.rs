@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Control;
+use crate::data::VolumeId;
 use crate::port_numbers::NodeNumber;
 use crate::shard::{NodePortals, Shard, on_all_cores};
 use crate::unit::Paths;
-use crate::volume::VolumeId;
 
 impl Control {
     /// Sets the paths to a volume on every core.

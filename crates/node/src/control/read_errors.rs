@@ -17,9 +17,9 @@ use store::{BadBlock, Pool, PoolId, ReadFailure, VolumeInfo};
 
 use super::{Control, Fault, FaultKind, UnreadBlock, VolumeStatus};
 use crate::copies::DiskRange;
+use crate::data::VolumeId;
 use crate::events::code::{BLOCK_REPAIRED, READ_FAILED};
 use crate::events::{Event, tell};
-use crate::volume::VolumeId;
 
 /// How many bad blocks of a disk are reported individually, and remembered. A disk with more is reported as a
 /// whole.

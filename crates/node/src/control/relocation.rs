@@ -21,8 +21,8 @@ use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
     StandingEntry, SyncPause, VolumeEntry, json, node_key, volume_key,
 };
+use crate::data::VolumeId;
 use crate::shard::Shard;
-use crate::volume::VolumeId;
 
 /// How often a change is repeated that failed because of another change of the same volume: while a node is
 /// being lost, the set of copies in sync changes a few times.

@@ -18,8 +18,8 @@ use super::pools::{PoolRecord, key};
 use super::turns::Thing;
 use super::volumes::is_current;
 use super::{Control, ControlError, KnownPool, Opened, PoolStatus, Result};
+use crate::data::VolumeId;
 use crate::shard::{Shard, on_all_cores};
-use crate::volume::VolumeId;
 
 /// A volume whose pool is being reopened.
 pub(super) struct SetAside {

@@ -25,12 +25,12 @@ use self::kept::{Kept, ScrubEntry, ScrubProgress};
 use self::pace::Pace;
 use super::verifying::{due_at, is_in_sync_here, pause};
 use super::{Control, ControlError, EndedJob, EndedWork, Fault, FaultKind, JobOutcome, Result};
+use crate::data::{Scrubbed, VolumeId};
 use crate::events::code::SCRUB_FOUND_BAD_BLOCKS;
 use crate::events::{Event, tell};
 use crate::parts;
 use crate::record::{Change, Record};
 use crate::shard::Shard;
-use crate::volume::{Scrubbed, VolumeId};
 
 /// How often each volume is scrubbed.
 pub const SCRUB_EVERY: Duration = Duration::from_secs(28 * 86_400);

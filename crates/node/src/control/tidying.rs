@@ -17,9 +17,9 @@ use super::Control;
 use super::leftovers::forget_deleted;
 use super::volumes::compression_in_logs;
 use crate::copies::{DeletedVolume, DroppedCopy, Keeper, VolumeEntry, WantedCopy};
+use crate::data::VolumeId;
 use crate::parts;
 use crate::under_way::UnderWay;
-use crate::volume::VolumeId;
 
 /// How often a node looks for what there is to clean up.
 pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);

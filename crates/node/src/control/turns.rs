@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use rt::sync::Notify;
 
 use super::change::Work;
-use crate::volume::VolumeId;
+use crate::data::VolumeId;
 
 /// Something that a change needs exclusively.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,8 +26,8 @@ pub(super) use self::opening::open_on_all_cores;
 use super::access::MapSpec;
 use super::{Control, ControlError, Placement, Result, ScrubStatus};
 use crate::copies::{CopiesStatus, Keeper, VolumeEntry, volume_key, volume_name_key};
+use crate::data::VolumeId;
 use crate::parts;
-use crate::volume::VolumeId;
 
 /// A volume to be created.
 #[derive(Clone, Debug)]

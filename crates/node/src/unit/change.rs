@@ -25,9 +25,9 @@ use store::StoreError;
 
 use super::{Unit, Waiting};
 use crate::control::{Control, ControlError};
+use crate::data::VolumeId;
 use crate::session::Caller;
 use crate::shard::{Shard, on_all_cores};
-use crate::volume::VolumeId;
 
 /// The core that decides the changes of every unit.
 pub const HOME: CoreId = CoreId(0);

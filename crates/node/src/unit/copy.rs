@@ -8,8 +8,8 @@ use proto::scsi::{BlockDone, BlockError, CopyFailure, CopyFault, CopySegment, It
 use rt::Durability;
 
 use super::{AtVolume, Unit};
+use crate::data::Standing;
 use crate::session::{Aborted, Caller};
-use crate::volume::Standing;
 
 /// How many bytes are in memory at once.
 const STEP_BYTES: u64 = 1 << 20;

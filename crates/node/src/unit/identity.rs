@@ -2,7 +2,7 @@
 
 use proto::scsi::Identity;
 
-use crate::volume::VolumeId;
+use crate::data::VolumeId;
 
 /// The company identifier in NAA and EUI-64 names. It is not registered with the IEEE: the bit for locally
 /// administered numbers is set, and the rest are the letters "UR" of the name.

@@ -24,9 +24,9 @@ pub use self::identity::{identity, naa};
 pub use self::paths::{Paths, Way};
 pub use self::stats::{Operation, UnitStats};
 use crate::access::Access;
+use crate::data::{Volume, VolumeId};
 use crate::session::{Aborted, Caller};
 use crate::shard::Shard;
-use crate::volume::{Volume, VolumeId};
 
 /// How many commands of one nexus and kind, begun in the same epoch, are at the volume.
 struct Presence {

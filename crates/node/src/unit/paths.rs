@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use proto::scsi::{AccessState, LuConfig, PortGroup, TargetPort};
 
 use crate::access::{Access, Target};
+use crate::data::VolumeId;
 use crate::port_numbers::NodeNumber;
 use crate::shard::Shard;
-use crate::volume::VolumeId;
 
 /// How a volume can be used through the ports of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

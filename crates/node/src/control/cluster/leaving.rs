@@ -25,10 +25,10 @@ use super::failing::{KNOWN_ACCESS, KnownAccess, TRY_EVERY};
 use super::moving::MOVED_AT_ONCE;
 use super::{CLUSTER, Place, RECORD_FILE, cluster_path, keeps_files};
 use crate::copies::RECORD_DEADLINE;
+use crate::data::VolumeId;
 use crate::events::code::CLUSTER_LEFT;
 use crate::events::{Event, tell};
 use crate::record::{Change, set};
-use crate::volume::VolumeId;
 
 /// The key under which the node's own record stores the cluster that it has left.
 pub(super) const LEFT: &str = "left_cluster";

@@ -36,9 +36,9 @@ use super::without_volume;
 use crate::copies::{
     Cause, ClusterError, Keeper, ShapeEntry, VolumeEntry, json, volume_key, volume_name_key,
 };
+use crate::data::VolumeId;
 use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
-use crate::volume::VolumeId;
 
 /// Copies are added in epoch 1 or later: no configuration means a copy of this one.
 const OF_NO_CONFIGURATION: u64 = 0;

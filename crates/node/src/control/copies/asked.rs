@@ -20,8 +20,8 @@ use super::super::{Control, ControlError, Result};
 use crate::copies::{
     Answer, Ask, ClusterError, Keeper, NewCopy, NodeEntry, VolumeEntry, json, node_key, volume_key,
 };
+use crate::data::VolumeId;
 use crate::shard::Shard;
-use crate::volume::VolumeId;
 
 /// How long a node that asked for a copy may take to add it to the cluster's record: longer than everything
 /// that it waits for.

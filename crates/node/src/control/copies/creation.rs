@@ -19,7 +19,7 @@ use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
     ShapeEntry, StandingEntry, VolumeEntry, json, volume_key, volume_name_key,
 };
-use crate::volume::VolumeId;
+use crate::data::VolumeId;
 
 /// The key of the number that the next volume with copies gets.
 const NEXT_NUMBER: &str = "next-volume-number";

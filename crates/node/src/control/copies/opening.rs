@@ -13,8 +13,8 @@ use super::super::turns::NOTHING;
 use super::super::volumes::open_on_all_cores;
 use super::super::{Control, ControlError};
 use crate::copies::{Address, Copies, CopyEntry, SliceCopy};
+use crate::data::VolumeId;
 use crate::shard::{Shard, on_all_cores};
-use crate::volume::VolumeId;
 
 /// How often to check whether the map of a new copy is on its disk.
 const MAP_WRITTEN_EVERY: Duration = Duration::from_millis(100);

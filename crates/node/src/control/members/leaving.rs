@@ -11,8 +11,8 @@ use super::{MEMBERS_DEADLINE, node_entry};
 use crate::copies::{
     CopyEntry, Keeper, NodeEntry, StandingEntry, VolumeEntry, json, link_roles_key, maintenance_key, node_key,
 };
+use crate::data::VolumeId;
 use crate::shard::Shard;
-use crate::volume::VolumeId;
 
 /// How long to wait until a node's copies are out of sync; after that, this continues automatically.
 const OUT_DEADLINE: Duration = Duration::from_secs(10);

@@ -28,9 +28,9 @@ use super::super::{Control, ControlError};
 use super::JoinRefusal;
 use crate::access::{HostGroup, HostName, LunMap, Target, TargetName};
 use crate::copies::{ClusterError, Keeper, VolumeEntry, volume_key, volume_name_key};
+use crate::data::VolumeId;
 use crate::port_numbers::NodeNumber;
 use crate::record::{Change, set};
-use crate::volume::VolumeId;
 
 /// How many entries one transaction adds, as when a cluster is created.
 const MERGED_AT_ONCE: usize = 50;

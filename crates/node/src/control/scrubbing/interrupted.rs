@@ -7,8 +7,8 @@ use std::time::Duration;
 use store::PoolId;
 
 use super::{Control, Scrub, ScrubState};
+use crate::data::VolumeId;
 use crate::shard::Shard;
-use crate::volume::VolumeId;
 
 impl Control {
     /// The scrubs that have not ended: those that are running, and those that were interrupted, of volumes

@@ -13,8 +13,8 @@ use store::PoolId;
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::{Control, PoolScrubs, ScrubEnd, ScrubFound};
+use crate::data::VolumeId;
 use crate::record::{Change, Record, delete, set};
-use crate::volume::VolumeId;
 
 const SCRUBS: &str = "scrubs/";
 

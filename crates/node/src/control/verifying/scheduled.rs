@@ -17,8 +17,8 @@ use crate::copies::{
     VerificationEntry, VerificationProgress, Verified, VolumeEntry, differing_key, json, node_key,
     verification_key,
 };
+use crate::data::VolumeId;
 use crate::shard::Shard;
-use crate::volume::VolumeId;
 
 /// The key of the turn: which node compares by schedule. There is one turn in the cluster.
 const TURN: &str = "verification-turn";

@@ -13,8 +13,8 @@ use super::super::{Control, ControlError, Result};
 use super::{VolumeStatus, check_space, compression_in_logs, has_empty_slices, whole_blocks};
 use crate::access::VolumeName;
 use crate::copies::volume_name_key;
+use crate::data::VolumeId;
 use crate::shard::{Shard, on_all_cores};
-use crate::volume::VolumeId;
 
 /// What to change in how a volume shares the space of its pool; `None` stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

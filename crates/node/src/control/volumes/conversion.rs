@@ -23,10 +23,10 @@ use super::super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Resul
 use super::VolumeStatus;
 use crate::canary::{Canary, makes};
 use crate::copies::VolumeEntry;
+use crate::data::{VolumeId, convert_some};
 use crate::events::Event;
 use crate::events::code::VOLUME_CONVERTED;
 use crate::shard::{Shard, on_all_cores};
-use crate::volume::{VolumeId, convert_some};
 
 /// How often a node checks whether it has volumes to convert.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError, Ranking, Result};
 use super::{NewVolume, check_space, whole_blocks};
 use crate::access::VolumeName;
-use crate::volume::VolumeId;
+use crate::data::VolumeId;
 
 impl Control {
     /// Creates a volume and maps it, or does neither. All of its copies may be on other nodes.

@@ -10,7 +10,7 @@ use super::super::doing::Doing;
 use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError, Result};
 use crate::copies::{CopyEntry, VolumeEntry, volume_key};
-use crate::volume::VolumeId;
+use crate::data::VolumeId;
 
 impl Control {
     /// Deletes a volume with all its data. `force` also deletes its LUN maps.

@@ -10,7 +10,7 @@ use super::super::Address;
 use super::super::message::replication::{FETCH, LOCK, SLICE};
 use super::super::message::{UNKNOWN, answer_unknown, unknown_in};
 use super::{Copies, on_core, on_every_core};
-use crate::volume::core_of;
+use crate::data::core_of;
 
 /// Handles the links to other nodes on a core.
 pub struct LinkHandler;

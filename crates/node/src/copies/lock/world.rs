@@ -20,7 +20,7 @@ use replica::{Config, Epoch, Incarnation, NodeId, Revision, Slot, Standing};
 
 use super::{Here, LockMessage, Locks, Look, Work};
 use crate::canary::{Canary, make};
-use crate::volume::{Exclusive, Order};
+use crate::data::{Exclusive, Order};
 
 const NODES: usize = 3;
 const BLOCK: u64 = 512;

@@ -115,7 +115,7 @@ impl SliceCopy {
             || makes(Canary::GoOnAfterLoss)
     }
 
-    /// The parts of the range that take space, as in [`crate::volume::Slice::allocated`], once this copy may
+    /// The parts of the range that take space, as in [`crate::data::Slice::allocated`], once this copy may
     /// be read.
     ///
     /// # Errors

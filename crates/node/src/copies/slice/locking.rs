@@ -15,7 +15,7 @@ use super::super::core::Copies;
 use super::super::lock::{Here, LockMessage, Locks, Look, Work};
 use super::super::message::replication::LOCK;
 use super::SliceCopy;
-use crate::volume::{Exclusive, Order};
+use crate::data::{Exclusive, Order};
 
 /// How long a command waits for its range on all nodes.
 ///

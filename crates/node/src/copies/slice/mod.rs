@@ -39,7 +39,7 @@ use super::fetch::Fetches;
 use super::lock::Locks;
 use super::progress::{self, SliceSync};
 use super::view::SliceView;
-use crate::volume::Order;
+use crate::data::Order;
 
 /// How often a command that waits for a lease checks again, where nothing else wakes it.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
