@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::attach::port_numbers::NodeNumber;
 use crate::control::{Control, Place};
 use crate::copies::Refused;
 use crate::floating::Devices;
-use crate::port_numbers::NodeNumber;
 
 /// The answer to a question of another node, as text.
 pub type Shown = Pin<Box<dyn Future<Output = Option<String>>>>;

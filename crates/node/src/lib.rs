@@ -1,10 +1,10 @@
 //! A node, except its HTTP interface.
 //!
 //! The path of a command: [`portal`] accepts a connection and runs its login; [`session`] turns bytes into
-//! commands; [`mod@unit`] executes a command; [`data`] passes its blocks to the slices. Changes by
+//! commands; [`mod@attach`] executes a command; [`data`] passes its blocks to the slices. Changes by
 //! administrators enter through [`control`]. Each core has a [`shard`] with its part of the state.
 
-pub mod access;
+mod attach;
 pub mod canary;
 pub mod config;
 pub mod control;
@@ -14,7 +14,6 @@ pub mod events;
 pub mod floating;
 mod histogram;
 pub mod parts;
-mod port_numbers;
 mod portal;
 mod record;
 mod session;
@@ -22,7 +21,6 @@ mod shard;
 #[cfg(test)]
 mod single_node;
 mod under_way;
-mod unit;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -33,17 +31,18 @@ use proto::iscsi::target::CloseReason;
 use rt::CoreId;
 use rt::sync::Sender;
 
+pub use self::attach::access;
+pub use self::attach::port_numbers::NodeNumber;
+pub use self::attach::unit::{Operation, Paths, UnitStats, Way, naa};
 pub use self::config::{Carried, Carry, Config, Show, Shown};
 pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, Wanted};
 pub use self::data::VolumeId;
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
-pub use self::port_numbers::NodeNumber;
 #[doc(hidden)]
 pub use self::record::fuzzing;
 pub use self::record::{RecordDamage, RecordError, RecordFault, RecordMissing};
 pub use self::shard::NodePortals;
 use self::shard::{Shard, on_all_cores};
-pub use self::unit::{Operation, Paths, UnitStats, Way, naa};
 
 /// The addresses of the node's portals, sent once it serves.
 pub type Ready = Sender<Result<Vec<SocketAddr>, StartError>>;

@@ -17,14 +17,14 @@ use rt::{CoreId, Task};
 use slab::Slab;
 use store::{CoreDisks, PoolId};
 
-use crate::access::{Access, Concerned};
+use crate::attach::access::{Access, Concerned};
+use crate::attach::port_numbers::NodeNumber;
+use crate::attach::unit::{Unit, Waiting};
 use crate::config::Config;
 use crate::control::Control;
 use crate::copies::Copies;
 use crate::data::{TakenRange, Volume, VolumeId};
-use crate::port_numbers::NodeNumber;
 use crate::session::Session;
-use crate::unit::{Unit, Waiting};
 
 /// The portals of another node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -47,7 +47,7 @@ impl NodeNumber {
     }
 
     /// The relative port of the node's target number `target` (see
-    /// [`Target::port`](crate::access::Target::port)).
+    /// [`Target::port`](crate::attach::access::Target::port)).
     ///
     /// Two targets may have the same port if their numbers are 256 apart: two such targets never lead to the
     /// same volume.

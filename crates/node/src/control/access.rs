@@ -11,12 +11,12 @@ use super::doing::Doing;
 use super::previous_run::retry_while_held;
 use super::turns::Thing;
 use super::{Control, ControlError, Result};
-use crate::access::{
+use crate::attach::access::{
     Access, AccessChange, AddressRange, ChapSecret, Concerned, HostGroup, HostName, LUN_MAX, LunMap, Target,
     TargetName,
 };
+use crate::attach::port_numbers::NodeNumber;
 use crate::data::VolumeId;
-use crate::port_numbers::NodeNumber;
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 

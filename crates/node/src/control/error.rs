@@ -10,7 +10,7 @@ use store::{SliceError, StoreError};
 use super::change::{ChangeStatus, Work};
 use super::cluster::EnterError;
 use super::members::JoinRefusal;
-use crate::access::{InvalidName, LUN_MAX};
+use crate::attach::access::{InvalidName, LUN_MAX};
 use crate::copies::ClusterError;
 use crate::record::RecordError;
 use crate::shard::SilentCore;

@@ -114,15 +114,15 @@ pub use self::verifying::{Difference, Verification, VerificationState, due as ve
 use self::volumes::Conversions;
 pub use self::volumes::{Conversion, NewVolume, SpaceChange, VolumeStatus};
 pub(crate) use self::volumes::{show_capacity, to_be_converted};
+use crate::attach::port_numbers::NodeNumber;
+use crate::attach::unit::Paths;
 use crate::copies::Keeper;
 use crate::data::VolumeId;
 use crate::events::Events;
 use crate::floating::Floating;
-use crate::port_numbers::NodeNumber;
 use crate::portal::Registry;
 use crate::record::Record;
 use crate::shard::{NodePortals, Shard};
-use crate::unit::Paths;
 
 /// The control of a node, on core 0.
 pub struct Control {

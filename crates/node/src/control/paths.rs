@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Control;
+use crate::attach::port_numbers::NodeNumber;
+use crate::attach::unit::Paths;
 use crate::data::VolumeId;
-use crate::port_numbers::NodeNumber;
 use crate::shard::{NodePortals, Shard, on_all_cores};
-use crate::unit::Paths;
 
 impl Control {
     /// Sets the paths to a volume on every core.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::doing::Doing;
 use super::turns::Thing;
 use super::{Control, ControlError, Result};
-use crate::access::HostName;
+use crate::attach::access::HostName;
 use crate::record::{Change, delete, set};
 
 pub(crate) const USERS: &str = "user/";

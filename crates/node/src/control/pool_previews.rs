@@ -12,7 +12,7 @@ use super::change::WaitsFor;
 use super::doing::Doing;
 use super::turns::NOTHING;
 use super::{Control, ImportSpec, PoolSpec, Result};
-use crate::access::VolumeName;
+use crate::attach::access::VolumeName;
 
 /// A pool that could be imported.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use super::read_errors::DiskReadErrors;
 use super::scrubbing::PoolScrubs;
 use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError, KnownPool, Opened, Result};
-use crate::access::VolumeName;
+use crate::attach::access::VolumeName;
 use crate::record::{delete, set};
 use crate::shard::{Shard, on_all_cores};
 

@@ -1,9 +1,9 @@
 //! The portal group of the node's own portals. Why: `docs/why/paths.md`.
 
 use super::Control;
+use crate::attach::port_numbers::portal_group_of;
 use crate::events::code::PORTAL_GROUP_CHANGED;
 use crate::events::{Event, tell};
-use crate::port_numbers::portal_group_of;
 use crate::record::{Change, set};
 use crate::shard::{Shard, on_all_cores};
 

@@ -9,13 +9,13 @@ use rt::CoreId;
 
 use super::record_place::RecordPlace;
 use super::{Control, ControlError, Result};
+use crate::attach::unit::UnitStats;
 use crate::config::RecordEngine;
 use crate::copies::{self, ClusterError, Copies, RECORD_DEADLINE, VolumeEntry};
 use crate::data::VolumeId;
 use crate::parts;
 use crate::record::RecordFault;
 use crate::shard::{Shard, ask_all_cores};
-use crate::unit::UnitStats;
 
 /// A session as administrators see it.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use rt::{DetachedStream, Stream};
 
 use super::registry::SessionName;
 use super::room::Shown;
-use crate::access::{Barred, ChapSecret, Claim, Denied};
+use crate::attach::access::{Barred, ChapSecret, Claim, Denied};
 use crate::control::Control;
 use crate::events::code::{
     CONNECTION_ADDED, CONNECTION_REPLACED, INITIATOR_DENIED, JOIN_REFUSED, SESSION_OPENED,

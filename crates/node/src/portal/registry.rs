@@ -8,7 +8,7 @@ use proto::scsi::NexusId;
 use rt::CoreId;
 use rt::sync::Notify;
 
-use crate::access::Claim;
+use crate::attach::access::Claim;
 
 /// The most sessions of a node. A TSIH has 16 bits, and zero is not a TSIH.
 pub const SESSIONS_MAX: usize = 65_535;

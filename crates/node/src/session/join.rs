@@ -8,7 +8,7 @@ use rt::{CoreId, Stream};
 
 use super::Session;
 use super::connection::Connection;
-use crate::access::{Barred, Claim};
+use crate::attach::access::{Barred, Claim};
 use crate::shard::Shard;
 
 /// How long commands of a connection that is closed may take to end. A disk that takes longer is faulty; the

@@ -35,12 +35,12 @@ pub use self::caller::{Aborted, Caller};
 use self::connection::Connection;
 pub use self::join::{NoSeat, Seat};
 pub use self::view::View;
-use crate::access::{Barred, Claim, HostName, Target};
+use crate::attach::access::{Barred, Claim, HostName, Target};
+use crate::attach::port_numbers::NodeNumber;
+use crate::attach::unit::Unit;
 use crate::control::{SessionStatus, Traffic};
-use crate::port_numbers::NodeNumber;
 use crate::portal;
 use crate::shard::{FloatingPortal, Shard};
-use crate::unit::Unit;
 
 /// What every session may hold of write data, and again of responses: one command of the largest size.
 const DATA_BYTES_MIN: usize = TRANSFER_BYTES_MAX as usize;

@@ -9,8 +9,8 @@ use proto::iscsi::target::{CloseReason, CommandId, TaskFunction, TaskResponse};
 use proto::scsi::Reset;
 
 use super::Session;
+use crate::attach::unit::Unit;
 use crate::shard::{Shard, on_all_cores};
-use crate::unit::Unit;
 
 /// How long aborted commands may take to end before the session is ended. A disk that takes longer is faulty.
 ///

@@ -5,9 +5,9 @@ use std::rc::{Rc, Weak};
 
 use proto::scsi::{ItNexus, Lun, NexusId, Outcome, ReportLuns};
 
+use crate::attach::unit::{Unit, naa};
 use crate::data::VolumeId;
 use crate::shard::Shard;
-use crate::unit::{Unit, naa};
 
 /// The units behind a session's LUNs, at one moment.
 ///

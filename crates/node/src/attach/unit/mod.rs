@@ -23,7 +23,7 @@ pub use self::change::{install_on_all_cores, until_orphans_ended, until_written}
 pub use self::identity::{identity, naa};
 pub use self::paths::{Paths, Way};
 pub use self::stats::{Operation, UnitStats};
-use crate::access::Access;
+use crate::attach::access::Access;
 use crate::data::{Volume, VolumeId};
 use crate::session::{Aborted, Caller};
 use crate::shard::Shard;

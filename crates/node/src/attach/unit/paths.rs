@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use proto::scsi::{AccessState, LuConfig, PortGroup, TargetPort};
 
-use crate::access::{Access, Target};
+use crate::attach::access::{Access, Target};
+use crate::attach::port_numbers::NodeNumber;
 use crate::data::VolumeId;
-use crate::port_numbers::NodeNumber;
 use crate::shard::Shard;
 
 /// How a volume can be used through the ports of one node.

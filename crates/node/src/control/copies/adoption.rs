@@ -293,8 +293,8 @@ impl Control {
     /// Stores the state of a volume's unit with the present numbers of this node's ports.
     ///
     /// The pool may have them as they were before the node joined, or on another node. That means nothing
-    /// while the volume is sole ([`Unit::up_to_date`](crate::unit::Unit::up_to_date)). In a copy, a number is
-    /// that of a port of one node, and may be another one's.
+    /// while the volume is sole ([`Unit::up_to_date`](crate::attach::unit::Unit::up_to_date)). In a copy, a
+    /// number is that of a port of one node, and may be another one's.
     async fn store_port_numbers(&self, pool: &Pool, id: VolumeId) -> Result<()> {
         let shard = Shard::current();
         // Otherwise this state could overwrite that of a change which is being stored.

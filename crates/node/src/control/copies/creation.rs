@@ -14,7 +14,7 @@ use super::super::turns::Thing;
 use super::super::volumes::whole_blocks;
 use super::super::{Control, ControlError, NewVolume, Result};
 use super::{drop_new, once_heard};
-use crate::access::VolumeName;
+use crate::attach::access::VolumeName;
 use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
     ShapeEntry, StandingEntry, VolumeEntry, json, volume_key, volume_name_key,

@@ -26,10 +26,10 @@ use super::super::access::{HOSTS, TARGETS};
 use super::super::cluster::KnownAccess;
 use super::super::{Control, ControlError};
 use super::JoinRefusal;
-use crate::access::{HostGroup, HostName, LunMap, Target, TargetName};
+use crate::attach::access::{HostGroup, HostName, LunMap, Target, TargetName};
+use crate::attach::port_numbers::NodeNumber;
 use crate::copies::{ClusterError, Keeper, VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
-use crate::port_numbers::NodeNumber;
 use crate::record::{Change, set};
 
 /// How many entries one transaction adds, as when a cluster is created.
@@ -453,7 +453,7 @@ fn common_secrets(targets: &[Target], hosts: &[HostGroup]) -> impl Iterator<Item
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::ChapSecret;
+    use crate::attach::access::ChapSecret;
     use crate::copies::StandingEntry;
 
     fn map(lun: u16, volume: u8, host: &str) -> LunMap {

@@ -11,7 +11,7 @@ use super::super::doing::Doing;
 use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError, Result};
 use super::{VolumeStatus, check_space, compression_in_logs, has_empty_slices, whole_blocks};
-use crate::access::VolumeName;
+use crate::attach::access::VolumeName;
 use crate::copies::volume_name_key;
 use crate::data::VolumeId;
 use crate::shard::{Shard, on_all_cores};

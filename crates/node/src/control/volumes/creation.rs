@@ -7,7 +7,7 @@ use super::super::doing::Doing;
 use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError, Ranking, Result};
 use super::{NewVolume, check_space, whole_blocks};
-use crate::access::VolumeName;
+use crate::attach::access::VolumeName;
 use crate::data::VolumeId;
 
 impl Control {

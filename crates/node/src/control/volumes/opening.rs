@@ -14,9 +14,9 @@ use super::super::copies::Worth;
 use super::super::filling::THRESHOLDS;
 use super::super::read_errors::with_control;
 use super::super::{Control, ControlError, CopyOpening, Result};
+use crate::attach::unit::{Paths, Unit, identity};
 use crate::data::{Slice, Volume, VolumeId};
 use crate::shard::{Shard, on_all_cores};
-use crate::unit::{Paths, Unit, identity};
 
 /// What cores need to open their parts of a volume.
 pub(in crate::control) struct Opening {

@@ -11,9 +11,9 @@ use std::time::Duration;
 use store::Pool;
 
 use super::super::Control;
+use crate::attach::unit::Unit;
 use crate::data::VolumeId;
 use crate::shard::{Shard, on_all_cores};
-use crate::unit::Unit;
 
 /// How often a node looks for pages to close.
 const LOOK_EVERY: Duration = Duration::from_secs(20);

@@ -18,10 +18,10 @@ use super::super::agreement::{
 use super::super::ask::{Answer, Ask};
 use super::super::core::Copies;
 use super::Keeper;
+use crate::attach::unit::{Unit, install_on_all_cores, until_orphans_ended, until_written};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
 use crate::shard::{Shard, on_all_cores};
-use crate::unit::{Unit, install_on_all_cores, until_orphans_ended, until_written};
 
 /// How long another node may take to say what it knows.
 const TELL_MAX: Duration = Duration::from_secs(2);

@@ -14,7 +14,7 @@ use super::super::cause::Cause;
 use super::super::entry::{MAINTENANCE, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry};
 use super::super::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitBrainPolicy, SplitEntry};
 use super::{Keeper, parse};
-use crate::access::{HostGroup, LunMap, Target};
+use crate::attach::access::{HostGroup, LunMap, Target};
 use crate::control::{HOSTS, TARGETS, note_ended_work, to_be_converted};
 use crate::events::code::{
     CONVERSION_STARTED, COPY_ADDED, COPY_OUT_OF_SYNC, COPY_REMOVED, HOST_CHANGED, HOST_CREATED, HOST_DELETED,

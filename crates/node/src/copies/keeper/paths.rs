@@ -7,10 +7,10 @@ use replica::{Config, NodeId};
 use store::VolumeId;
 
 use super::{Keeper, Kept};
+use crate::attach::port_numbers::NodeNumber;
+use crate::attach::unit::{Paths, Way};
 use crate::control::Control;
 use crate::parts;
-use crate::port_numbers::NodeNumber;
-use crate::unit::{Paths, Way};
 
 impl Keeper {
     /// The paths to some of the volumes that have an open copy here, beginning behind `after`.

@@ -31,7 +31,7 @@ use super::super::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitEntry};
 use super::budget::SYNC_LIMIT;
 use super::emit_events::Before;
 use super::{ClusterError, Keeper, Kept, json};
-use crate::access::{HostGroup, Target};
+use crate::attach::access::{HostGroup, Target};
 use crate::control::{ApiToken, HOSTS, TARGETS, TOKENS, USERS, User};
 use crate::shard::on_all_cores;
 
