@@ -1,8 +1,8 @@
 //! A node, except its HTTP interface.
 //!
-//! The path of a command: [`portal`] accepts a connection and runs its login; [`session`] turns bytes into
-//! commands; [`mod@attach`] executes a command; [`data`] passes its blocks to the slices. Changes by
-//! administrators enter through [`control`]. Each core has a [`shard`] with its part of the state.
+//! The path of a command: [`iscsi::portal`] accepts a connection and runs its login; [`iscsi::session`] turns
+//! bytes into commands; [`mod@attach`] executes a command; [`data`] passes its blocks to the slices. Changes
+//! by administrators enter through [`control`]. Each core has a [`shard`] with its part of the state.
 
 mod attach;
 pub mod canary;
@@ -13,10 +13,9 @@ mod data;
 pub mod events;
 pub mod floating;
 mod histogram;
+mod iscsi;
 pub mod parts;
-mod portal;
 mod record;
-mod session;
 mod shard;
 #[cfg(test)]
 mod single_node;
@@ -79,7 +78,7 @@ async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec
     on_all_cores(move || async move { Shard::current().set_portals(portals) }).await;
     let logins = Rc::default();
     for listener in listeners {
-        rt::spawn(portal::serve(listener, Rc::clone(&logins))).detach();
+        rt::spawn(iscsi::portal::serve(listener, Rc::clone(&logins))).detach();
     }
     Ok(addresses)
 }

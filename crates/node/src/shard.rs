@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::control::Control;
 use crate::copies::Copies;
 use crate::data::{TakenRange, Volume, VolumeId};
-use crate::session::Session;
+use crate::iscsi::session::Session;
 
 /// The portals of another node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

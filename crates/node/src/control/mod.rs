@@ -120,7 +120,7 @@ use crate::copies::Keeper;
 use crate::data::VolumeId;
 use crate::events::Events;
 use crate::floating::Floating;
-use crate::portal::Registry;
+use crate::iscsi::portal::Registry;
 use crate::record::Record;
 use crate::shard::{NodePortals, Shard};
 

@@ -28,7 +28,7 @@ use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec, Resu
 use crate::config::Config;
 use crate::events::Events;
 use crate::floating::Floating;
-use crate::portal::Registry;
+use crate::iscsi::portal::Registry;
 use crate::record::{Record, RecordError, set};
 
 /// The pool that a first start creates. It is also the one that is used if there are several and the caller

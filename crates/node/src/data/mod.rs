@@ -148,9 +148,9 @@ impl Volume {
 
     /// Executes one operation of a command that arrived at `came`.
     ///
-    /// An operation of several steps asks for the initiator's last `word` ([`crate::session::Caller::word`])
-    /// before each of them, and stops if that is an error. So does a write that waits for room, before each
-    /// attempt; it stops waiting if it may not wait any more.
+    /// An operation of several steps asks for the initiator's last `word`
+    /// ([`crate::iscsi::session::Caller::word`]) before each of them, and stops if that is an error. So does
+    /// a write that waits for room, before each attempt; it stops waiting if it may not wait any more.
     ///
     /// # Errors
     /// Those that the standard has a code for; see [`BlockError`].

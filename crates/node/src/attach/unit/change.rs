@@ -26,7 +26,7 @@ use store::StoreError;
 use super::{Unit, Waiting};
 use crate::control::{Control, ControlError};
 use crate::data::VolumeId;
-use crate::session::Caller;
+use crate::iscsi::session::Caller;
 use crate::shard::{Shard, on_all_cores};
 
 /// The core that decides the changes of every unit.

@@ -9,7 +9,7 @@ use rt::Durability;
 
 use super::{AtVolume, Unit};
 use crate::data::Standing;
-use crate::session::{Aborted, Caller};
+use crate::iscsi::session::{Aborted, Caller};
 
 /// How many bytes are in memory at once.
 const STEP_BYTES: u64 = 1 << 20;

@@ -25,7 +25,7 @@ pub use self::paths::{Paths, Way};
 pub use self::stats::{Operation, UnitStats};
 use crate::attach::access::Access;
 use crate::data::{Volume, VolumeId};
-use crate::session::{Aborted, Caller};
+use crate::iscsi::session::{Aborted, Caller};
 use crate::shard::Shard;
 
 /// How many commands of one nexus and kind, begun in the same epoch, are at the volume.

@@ -18,7 +18,7 @@ use super::super::{
 use super::{Held, Holding, TURN};
 use crate::events::code::FLOATING_IP_FAILED;
 use crate::events::{Event, tell};
-use crate::portal;
+use crate::iscsi::portal;
 use crate::shard::{FloatingPortal, Shard, on_all_cores};
 
 /// How long the machine may take to set or remove an address. It normally takes milliseconds. If it hangs,

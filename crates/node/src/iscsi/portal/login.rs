@@ -19,7 +19,7 @@ use crate::events::code::{
     CONNECTION_ADDED, CONNECTION_REPLACED, INITIATOR_DENIED, JOIN_REFUSED, SESSION_OPENED,
 };
 use crate::events::{Event, tell};
-use crate::session::{Birth, NoSeat, Peer, Seat, Session};
+use crate::iscsi::session::{Birth, NoSeat, Peer, Seat, Session};
 use crate::shard::Shard;
 
 /// How long a session that a login replaces may take to end. Its commands may be at a disk; after this time

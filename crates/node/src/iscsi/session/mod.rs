@@ -39,7 +39,7 @@ use crate::attach::access::{Barred, Claim, HostName, Target};
 use crate::attach::port_numbers::NodeNumber;
 use crate::attach::unit::Unit;
 use crate::control::{SessionStatus, Traffic};
-use crate::portal;
+use crate::iscsi::portal;
 use crate::shard::{FloatingPortal, Shard};
 
 /// What every session may hold of write data, and again of responses: one command of the largest size.
