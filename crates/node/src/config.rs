@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::attach::port_numbers::NodeNumber;
 use crate::control::{Control, Place};
 use crate::copies::Refused;
-use crate::floating::Devices;
+use crate::member::floating::Devices;
 
 /// The answer to a question of another node, as text.
 pub type Shown = Pin<Box<dyn Future<Output = Option<String>>>>;

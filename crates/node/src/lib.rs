@@ -11,9 +11,9 @@ pub mod control;
 pub mod copies;
 mod data;
 pub mod events;
-pub mod floating;
 mod histogram;
 mod iscsi;
+pub mod member;
 pub mod parts;
 mod record;
 mod shard;
@@ -37,6 +37,7 @@ pub use self::config::{Carried, Carry, Config, Show, Shown};
 pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, Wanted};
 pub use self::data::VolumeId;
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
+pub use self::member::floating;
 #[doc(hidden)]
 pub use self::record::fuzzing;
 pub use self::record::{RecordDamage, RecordError, RecordFault, RecordMissing};

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use super::{Control, ControlError, Result};
-use crate::copies::{ClusterError, RECORD_DEADLINE};
+use crate::member::{ClusterError, RECORD_DEADLINE};
 
 impl Control {
     /// Runs `work`, and runs it again if something was not found because this node's copy of the record was

@@ -1,4 +1,5 @@
-//! Floating portal addresses, as administrators declare them. [`crate::floating`] makes nodes hold them.
+//! Floating portal addresses, as administrators declare them. [`crate::member::floating`] makes nodes hold
+//! them.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -7,11 +8,12 @@ use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
 use super::{Control, ControlError, Fault, FaultKind, Result};
-use crate::copies::{Keeper, NodeEntry, json, node_key};
-use crate::floating::{
+use crate::copies::{NodeEntry, node_key};
+use crate::member::floating::{
     ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, Here, HolderEntry, LAST_GROUP, address_key,
     free_group, has_holder_up, holder_key,
 };
+use crate::member::{Keeper, json};
 
 /// The longest name of a network device: Linux's IFNAMSIZ without the zero.
 const DEVICE_BYTES_MAX: usize = 15;

@@ -25,9 +25,8 @@ use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError, Result};
 use crate::config::RecordEngine;
-use crate::copies::{
-    ClusterError, Copies, Engine, Keeper, LinkHandler, LinkRoles, NodeEntry, RECORD_DEADLINE, node_key, peer,
-};
+use crate::copies::{Copies, LinkHandler, LinkRoles, NodeEntry, node_key, peer};
+use crate::member::{ClusterError, Engine, Keeper, RECORD_DEADLINE};
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 

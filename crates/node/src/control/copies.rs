@@ -34,10 +34,11 @@ use crate::Paths;
 use crate::attach::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::attach::port_numbers::NodeNumber;
 use crate::copies::{
-    Ask, Cause, ClusterError, CopyEntry, DeletedVolume, Keeper, NodeEntry, VolumeEntry, deleted_key,
-    differing_key, json, node_key, policy_key, split_key, verification_key, volume_key, volume_name_key,
+    Ask, Cause, CopyEntry, DeletedVolume, NodeEntry, VolumeEntry, deleted_key, differing_key, node_key,
+    policy_key, split_key, verification_key, volume_key, volume_name_key,
 };
 use crate::data::VolumeId;
+use crate::member::{ClusterError, Keeper, json};
 use crate::shard::{NodePortals, Shard};
 
 /// How many times growing a volume is repeated because copies were added meanwhile.

@@ -11,7 +11,7 @@ use super::change::{ChangeStatus, Work};
 use super::cluster::EnterError;
 use super::members::JoinRefusal;
 use crate::attach::access::{InvalidName, LUN_MAX};
-use crate::copies::ClusterError;
+use crate::member::ClusterError;
 use crate::record::RecordError;
 use crate::shard::SilentCore;
 

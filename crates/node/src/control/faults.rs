@@ -12,7 +12,7 @@ use store::MetadataState;
 use super::cluster::TRY_EVERY;
 use super::status::RecordStatus;
 use super::{Control, FailedDisk, PoolStatus};
-use crate::copies::Expelled;
+use crate::member::Expelled;
 use crate::record::RecordFault;
 use crate::shard::Shard;
 

@@ -13,11 +13,11 @@ use super::members::ETCD_VOTES;
 use super::turns::Thing;
 use super::{Control, ControlError, Result};
 use crate::copies::{
-    Answer, Ask, Cause, ClusterError, ForkRecord, ForkShown, ForkState, Keeper, NodeEntry, PolicyEntry,
-    SplitBrainPolicy, SplitEntry, StandingEntry, VolumeEntry, alone, json, node_key, policy_key, split_key,
-    volume_key,
+    Answer, Ask, Cause, ForkRecord, NodeEntry, PolicyEntry, SplitBrainPolicy, SplitEntry, StandingEntry,
+    VolumeEntry, alone, node_key, policy_key, split_key, volume_key,
 };
 use crate::data::VolumeId;
+use crate::member::{ClusterError, ForkShown, ForkState, Keeper, json};
 use crate::record::{delete, set};
 use crate::shard::Shard;
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Control;
 use super::cluster::{EnterError, Member, Place, cluster_id, cluster_path};
 use crate::copies::{NODES, NodeEntry};
-use crate::floating::AddressOn;
+use crate::member::floating::AddressOn;
 
 /// The pause between two attempts to reach a node that did not respond.
 const AGAIN: Duration = Duration::from_millis(50);

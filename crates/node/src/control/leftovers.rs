@@ -14,8 +14,9 @@ use store::VolumeInfo;
 use super::relocation::TRIES_MAX;
 use super::tidying::TIDY_EVERY;
 use super::{Control, Result};
-use crate::copies::{ClusterError, CopiesStatus, DeletedVolume, Keeper, deleted_key, json};
+use crate::copies::{DeletedVolume, deleted_key};
 use crate::data::VolumeId;
+use crate::member::{ClusterError, CopiesStatus, Keeper, json};
 
 impl Control {
     /// Deletes what this node has of a deleted volume: in open pools at once, in others when they come back.

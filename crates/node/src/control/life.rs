@@ -13,9 +13,10 @@ use super::cluster::CLUSTER;
 use super::doing::Doing;
 use super::turns::Thing;
 use super::{Control, Fault, FaultKind, Result};
-use crate::copies::{Keeper, NodeEntry};
+use crate::copies::NodeEntry;
 use crate::events::code::NODE_SET_BACK;
 use crate::events::{Event, tell};
+use crate::member::Keeper;
 use crate::record::set;
 
 /// The message about a node that has lost what it had confirmed.

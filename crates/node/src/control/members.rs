@@ -20,9 +20,8 @@ pub use self::leaving::Removal;
 pub use self::merging::Collision;
 pub use self::refusal::JoinRefusal;
 use super::{Control, ControlError, Result};
-use crate::copies::{
-    Keeper, Lasting, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, json, link_roles_key, node_key,
-};
+use crate::copies::{Lasting, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, link_roles_key, node_key};
+use crate::member::{Keeper, json};
 use crate::shard::Shard;
 
 /// A larger limit has no effect; the caller probably used a wrong unit.

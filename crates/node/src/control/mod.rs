@@ -116,11 +116,11 @@ pub use self::volumes::{Conversion, NewVolume, SpaceChange, VolumeStatus};
 pub(crate) use self::volumes::{show_capacity, to_be_converted};
 use crate::attach::port_numbers::NodeNumber;
 use crate::attach::unit::Paths;
-use crate::copies::Keeper;
 use crate::data::VolumeId;
 use crate::events::Events;
-use crate::floating::Floating;
 use crate::iscsi::portal::Registry;
+use crate::member::Keeper;
+use crate::member::floating::Floating;
 use crate::record::Record;
 use crate::shard::{NodePortals, Shard};
 

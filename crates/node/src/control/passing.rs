@@ -12,10 +12,9 @@ use replica::{NodeId, Revision};
 
 use super::relocation::entry_named;
 use super::{CHANGE_DEADLINE, Control, ControlError, Result, SHOW_DEADLINE};
-use crate::copies::{
-    Answer, Ask, CarriedOut, ClusterError, CopyEntry, Keeper, NodeEntry, Refused, StandingEntry, node_key,
-};
+use crate::copies::{Answer, Ask, CarriedOut, CopyEntry, NodeEntry, Refused, StandingEntry, node_key};
 use crate::data::VolumeId;
+use crate::member::{ClusterError, Keeper};
 use crate::shard::Shard;
 
 /// How long another node may take for a forwarded change: a request makes at most two.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use replica::NodeId;
 
 use super::{Control, ControlError, Result};
-use crate::copies::{Answer, Ask, ClusterError, NodeEntry, node_key};
+use crate::copies::{Answer, Ask, NodeEntry, node_key};
+use crate::member::ClusterError;
 
 /// How long another node may take to respond. A user is waiting for the page meanwhile.
 pub const SHOW_DEADLINE: Duration = Duration::from_secs(2);

@@ -19,9 +19,10 @@ use store::{Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
 use super::volumes::is_current;
 use super::{Control, ControlError, Fault, FaultKind, PoolStatus, Result};
 use crate::canary::{Canary, makes};
-use crate::copies::{ClusterError, Copies, Keeper, PoolMarkEntry, RECORD_DEADLINE, json, pool_mark_key};
+use crate::copies::{Copies, PoolMarkEntry, pool_mark_key};
 use crate::events::code::POOL_SET_BACK;
 use crate::events::{Event, tell};
+use crate::member::{ClusterError, Keeper, RECORD_DEADLINE, json};
 use crate::shard::{Shard, on_all_cores};
 use crate::under_way::UnderWay;
 

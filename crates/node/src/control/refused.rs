@@ -6,7 +6,8 @@ use rt::DiskError;
 use store::StoreError;
 
 use super::ControlError;
-use crate::copies::{ClusterError, Refused};
+use crate::copies::Refused;
+use crate::member::ClusterError;
 
 impl From<ControlError> for Refused {
     fn from(error: ControlError) -> Refused {

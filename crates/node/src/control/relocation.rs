@@ -18,10 +18,11 @@ use super::tidying::TIDY_EVERY;
 use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError, Result, VolumeStatus};
 use crate::copies::{
-    Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
-    StandingEntry, SyncPause, VolumeEntry, json, node_key, volume_key,
+    Answer, Ask, Cause, CopyEntry, DroppedCopy, Leaves, NewCopy, NodeEntry, StandingEntry, SyncPause,
+    VolumeEntry, node_key, volume_key,
 };
 use crate::data::VolumeId;
+use crate::member::{ClusterError, ForkState, Keeper, json};
 use crate::shard::Shard;
 
 /// How often a change is repeated that failed because of another change of the same volume: while a node is

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::change::{Changing, WaitsFor};
 use super::{Control, Result};
-use crate::copies::Keeper;
+use crate::member::Keeper;
 use crate::record::Change;
 
 impl Control {

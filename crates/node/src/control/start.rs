@@ -27,8 +27,8 @@ use super::verifying::Verifications;
 use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec, Result};
 use crate::config::Config;
 use crate::events::Events;
-use crate::floating::Floating;
 use crate::iscsi::portal::Registry;
+use crate::member::floating::Floating;
 use crate::record::{Record, RecordError, set};
 
 /// The pool that a first start creates. It is also the one that is used if there are several and the caller

@@ -16,8 +16,9 @@ use store::{Pool, PoolId, VolumeInfo};
 use super::Control;
 use super::leftovers::forget_deleted;
 use super::volumes::compression_in_logs;
-use crate::copies::{DeletedVolume, DroppedCopy, Keeper, VolumeEntry, WantedCopy};
+use crate::copies::{DeletedVolume, DroppedCopy, VolumeEntry, WantedCopy};
 use crate::data::VolumeId;
+use crate::member::Keeper;
 use crate::parts;
 use crate::under_way::UnderWay;
 

@@ -22,9 +22,10 @@ pub(super) use self::schedule::{due_at, pause};
 use self::scheduled::Scheduled;
 use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Result, VolumeStatus};
 use crate::canary::{Canary, makes};
-use crate::copies::{Answer, Ask, DIGEST_BYTES, DifferingEntry, Keeper, StandingEntry, differing_key};
+use crate::copies::{Answer, Ask, DIGEST_BYTES, DifferingEntry, StandingEntry, differing_key};
 use crate::events::code::COPIES_MISMATCH;
 use crate::events::{Event, tell};
+use crate::member::Keeper;
 use crate::shard::Shard;
 
 /// The size of a part. Hosts that access it wait for a few milliseconds.

@@ -25,8 +25,9 @@ pub(super) use self::conversion::{Conversions, compression_in_logs};
 pub(super) use self::opening::open_on_all_cores;
 use super::access::MapSpec;
 use super::{Control, ControlError, Placement, Result, ScrubStatus};
-use crate::copies::{CopiesStatus, Keeper, VolumeEntry, volume_key, volume_name_key};
+use crate::copies::{VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
+use crate::member::{CopiesStatus, Keeper};
 use crate::parts;
 
 /// A volume to be created.

@@ -28,7 +28,8 @@ use super::linked::Linked;
 use super::lock::LockMessage;
 use super::message::replication::{FETCH, LOCK};
 use super::pace::Pace;
-use super::{Address, Keeper, SliceCopy, Traffic};
+use super::{Address, SliceCopy, Traffic};
+use crate::member::Keeper;
 use crate::parts::{A_QUICK_TURN, A_TURN};
 use crate::shard::Shard;
 
@@ -57,7 +58,7 @@ pub struct Copies {
     /// The value of [`rt::clock_stops`] when the leases were last checked.
     clock_stops: Cell<u64>,
     /// On core 0: notified when leases of any core are void before they expire, and must be requested again.
-    pub(super) leases_void: Notify,
+    pub(crate) leases_void: Notify,
     slices: RefCell<BTreeMap<Address, Rc<SliceCopy>>>,
     /// Which of them need ticks; the others have come to rest ([`SliceCopy::wake`]).
     awake: RefCell<BTreeSet<Address>>,
@@ -183,7 +184,7 @@ impl Copies {
     }
 
     /// Another node has reported its clock: sets this node's forward if it is behind.
-    pub(super) fn hear_clock(&self, clock: u64) {
+    pub(crate) fn hear_clock(&self, clock: u64) {
         let behind = clock.saturating_sub(self.clock());
         if behind > CLOCK_STEP && clock < CLOCK_MAX {
             let ahead = self.ahead.get().saturating_add(behind);
@@ -203,7 +204,7 @@ impl Copies {
     }
 
     /// Changes the leases.
-    pub(super) fn with_leases<T>(&self, with: impl FnOnce(&mut Leases) -> T) -> T {
+    pub(crate) fn with_leases<T>(&self, with: impl FnOnce(&mut Leases) -> T) -> T {
         with(&mut self.leases.borrow_mut())
     }
 
@@ -225,7 +226,7 @@ impl Copies {
     }
 
     /// Sets the keeper, which handles core 0's control links.
-    pub(super) fn set_keeper(&self, keeper: Weak<Keeper>) {
+    pub(crate) fn set_keeper(&self, keeper: Weak<Keeper>) {
         self.keeper.replace(keeper);
     }
 
@@ -305,7 +306,7 @@ impl Copies {
     /// Whether a slice knows something that leads to a proposal.
     ///
     /// Only those that need ticks are asked: nothing has happened to the others since the last look at all.
-    pub(super) async fn has_news(&self) -> bool {
+    pub(crate) async fn has_news(&self) -> bool {
         let mut news = false;
         self.for_each_awake(A_QUICK_TURN, |copy| news |= !copy.view().is_quiet()).await;
         news
@@ -379,7 +380,7 @@ impl Copies {
     }
 
     /// Sets the budget of this core's resyncs, and whose turn it is.
-    pub(super) fn keep_to(&self, budget: Option<Budget>, turns: Turns) {
+    pub(crate) fn keep_to(&self, budget: Option<Budget>, turns: Turns) {
         self.pace().set_budget(budget);
         self.turns.replace(turns);
         // A resync whose turn it is now may have nothing under way that would wake it.
@@ -387,7 +388,7 @@ impl Copies {
     }
 
     /// Sets which copies' resyncs are paused, by the volume's number.
-    pub(super) fn set_paused(&self, paused: BTreeMap<u32, Slots>) {
+    pub(crate) fn set_paused(&self, paused: BTreeMap<u32, Slots>) {
         self.paused.replace(paused);
         // A resync that may continue now may have nothing under way that would wake it.
         self.syncs_wait.notify();
@@ -443,7 +444,7 @@ impl Copies {
     ///
     /// They come in the order of their addresses. No slice is referenced between turns: otherwise it could
     /// not be closed, nor its volume deleted.
-    pub(super) async fn for_each_slice(&self, a_turn: usize, mut each: impl FnMut(&Rc<SliceCopy>)) {
+    pub(crate) async fn for_each_slice(&self, a_turn: usize, mut each: impl FnMut(&Rc<SliceCopy>)) {
         let mut after: Option<Address> = None;
         loop {
             let part: Vec<Rc<SliceCopy>> = {
@@ -463,7 +464,7 @@ impl Copies {
     }
 
     /// The copy of a slice, if it is open on this core.
-    pub(super) fn slice(&self, address: Address) -> Option<Rc<SliceCopy>> {
+    pub(crate) fn slice(&self, address: Address) -> Option<Rc<SliceCopy>> {
         self.slices.borrow().get(&address).cloned()
     }
 
@@ -481,7 +482,7 @@ impl Copies {
     /// When this core last received anything from the node, if only a sign of life.
     ///
     /// This covers the core's replication links that are up, and all of its links that are down by now.
-    pub(super) fn heard_of(&self, node: NodeId) -> Option<Instant> {
+    pub(crate) fn heard_of(&self, node: NodeId) -> Option<Instant> {
         let links = self.links.borrow();
         let up = links.iter().filter(|((peer, _), _)| *peer == node).map(|(_, link)| link.heard());
         let heard = self.heard.borrow();
@@ -541,7 +542,7 @@ impl Copies {
     }
 
     /// Whether all replication links with the node are up, so that every slice can send to its copy there.
-    pub(super) fn reaches_wholly(&self, node: NodeId) -> bool {
+    pub(crate) fn reaches_wholly(&self, node: NodeId) -> bool {
         self.up.borrow().get(&node).is_some_and(Reached::is_whole)
     }
 
@@ -609,17 +610,17 @@ impl Copies {
     }
 
     /// Takes a lease that another node granted to this one; called on every core.
-    pub(super) fn grant(&self, from: NodeId, grant: LeaseGrant) {
+    pub(crate) fn grant(&self, from: NodeId, grant: LeaseGrant) {
         self.leases.borrow_mut().handle_grant(from, grant);
     }
 
     /// See [`Leases::set_known`].
-    pub(super) fn set_known(&self, revision: Revision) {
+    pub(crate) fn set_known(&self, revision: Revision) {
         self.leases.borrow_mut().set_known(revision);
     }
 
     /// Notes that every copy on every core acts by this revision of the record; called on every core.
-    pub(super) fn set_applied(&self, revision: Revision) {
+    pub(crate) fn set_applied(&self, revision: Revision) {
         self.leases.borrow_mut().set_applied(revision);
     }
 
@@ -650,13 +651,13 @@ fn on_core(core: CoreId, what: impl FnOnce() + Send + 'static) {
 }
 
 /// Runs `what` on this core first, then on all others.
-pub(super) fn on_every_core(what: impl Fn() + Clone + Send + 'static) {
+pub(crate) fn on_every_core(what: impl Fn() + Clone + Send + 'static) {
     what();
     other_cores().for_each(|core| rt::send(core, what.clone()));
 }
 
 /// Runs `what` on this core first, and on each of the others before any other work, but wakes none for it.
-pub(super) fn leave_on_every_core(what: impl Fn() + Clone + Send + 'static) {
+pub(crate) fn leave_on_every_core(what: impl Fn() + Clone + Send + 'static) {
     what();
     other_cores().for_each(|core| rt::leave(core, what.clone()));
 }

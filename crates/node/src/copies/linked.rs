@@ -30,7 +30,7 @@ impl Linked {
     }
 
     /// Counts a link that is up.
-    pub(super) fn add(&mut self, now: Instant, link: &Link) {
+    pub(crate) fn add(&mut self, now: Instant, link: &Link) {
         self.up += 1;
         self.addresses.insert(link.peer_address().ip());
         self.age = least(self.age, Some(now.since(link.began())));
@@ -38,7 +38,7 @@ impl Linked {
     }
 
     /// Notes that a link last received something `ago` before now.
-    pub(super) fn hear(&mut self, ago: Duration) {
+    pub(crate) fn hear(&mut self, ago: Duration) {
         self.silence = least(self.silence, Some(ago));
     }
 

@@ -1,32 +1,32 @@
 //! The copies of volumes on this node, and how the node works with the other nodes of its cluster.
 //!
 //! [`mod@slice`] executes what the protocol (crate `replica`) decides for one slice of one copy. [`mod@core`]
-//! holds what each core has of copies: slices, links and leases. On core 0 the [`keeper`] follows the
-//! cluster's record, tells each copy which configuration it acts in, and proposes changes to volumes when
-//! nodes are lost and return. Why: `docs/why/replication.md`. How nodes agree on reservations is decided in
-//! [`agreement`], and how a command has a range for itself on all of them in [`lock`].
+//! holds what each core has of copies: slices, links and leases. On core 0 the
+//! [`Keeper`](crate::member::Keeper) follows the cluster's record, tells each copy which configuration it
+//! acts in, and proposes changes to volumes when nodes are lost and return. Why: `docs/why/replication.md`.
+//! How nodes agree on reservations is decided in [`agreement`], and how a command has a range for itself on
+//! all of them in [`lock`].
 
-mod agreement;
-mod ask;
-mod budget;
-mod cause;
-mod core;
+pub(crate) mod agreement;
+pub(crate) mod ask;
+pub(crate) mod budget;
+pub(crate) mod cause;
+pub(crate) mod core;
 mod digests;
-mod disk_range;
-mod entry;
+pub(crate) mod disk_range;
+pub(crate) mod entry;
 mod fetch;
-mod keeper;
 mod linked;
 mod lock;
-mod message;
+pub(crate) mod message;
 mod pace;
-mod progress;
-mod refused;
-mod slice;
-mod split_brain;
+pub(crate) mod progress;
+pub(crate) mod refused;
+pub(crate) mod slice;
+pub(crate) mod split_brain;
 mod traffic;
-mod verification;
-mod view;
+pub(crate) mod verification;
+pub(crate) mod view;
 mod work;
 
 use std::fmt;
@@ -46,10 +46,6 @@ pub use self::entry::{
 };
 pub use replica::NodeId;
 
-pub use self::keeper::{
-    ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Frozen, Keeper,
-    RECORD_DEADLINE, json,
-};
 pub use self::linked::Linked;
 pub use self::progress::{Awaited, CopySync, KeptOut, Lasting, SyncWait};
 pub use self::refused::Refused;

@@ -239,21 +239,21 @@ impl Progress {
         }
     }
 
-    pub(super) fn is_source(&self) -> bool {
+    pub(crate) fn is_source(&self) -> bool {
         self.seen.next.is_some()
     }
 
     /// Whether it is the copy on this node, and a disk of it failed.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.seen.own.is_some_and(|own| own.failed)
     }
 
     /// Whether it is the copy on this node, and finds no room for writes.
-    pub(super) fn has_no_room(&self) -> bool {
+    pub(crate) fn has_no_room(&self) -> bool {
         self.seen.no_room
     }
 
-    pub(super) fn moved_at(&self) -> Instant {
+    pub(crate) fn moved_at(&self) -> Instant {
         self.moved_at
     }
 
@@ -302,13 +302,13 @@ pub struct Report {
     /// The slot of the copy.
     pub slot: u8,
     /// Whether the node resyncs the copy, at least parts of it.
-    pub(super) source: bool,
+    pub(crate) source: bool,
     /// Whether it is the node of that copy.
-    pub(super) own: bool,
+    pub(crate) own: bool,
     /// Whether a disk of the copy failed, as its node says.
-    pub(super) failed: bool,
+    pub(crate) failed: bool,
     /// Whether the file system under the copy's pool is full, as its node says.
-    pub(super) no_room: bool,
+    pub(crate) no_room: bool,
     /// Bytes that there were to copy.
     total: u64,
     /// Bytes that are left of them.
@@ -319,7 +319,7 @@ pub struct Report {
     /// How much hosts' writes add to what is left.
     dirtied_per_second: u64,
     #[serde(default, deserialize_with = "if_known")]
-    pub(super) limited_by: Option<Restraint>,
+    pub(crate) limited_by: Option<Restraint>,
     #[serde(default, deserialize_with = "if_known")]
     waits_for: Option<SyncWait>,
 }

@@ -13,7 +13,7 @@ use initiator::{Lun, Options, Session};
 use node::access::Target;
 use node::config::RecordEngine;
 use node::control::{ControlError, ImportSpec, MapSpec, NewVolume, PoolSpec, TargetSpec};
-use node::copies::Keeper;
+use node::member::Keeper;
 use node::{Config, Control, NodeNumber, StartError, Wanted};
 use rt::CoreId;
 use rt::sim::{NodeId, World};

@@ -134,7 +134,7 @@ fn copies_unknown_to_the_record_are_kept_and_shown_as_unusable() {
         let keeper = control.keeper().unwrap();
         let deleted = keeper.list::<DeletedVolume>("deleted-volume/").remove(0);
         let key = format!("deleted-volume/{}", deleted.id);
-        keeper.commit(node::copies::Keeper::transaction().delete(&key)).await.unwrap();
+        keeper.commit(node::member::Keeper::transaction().delete(&key)).await.unwrap();
     });
     cluster.start(1);
     cluster.world.run_for(Duration::from_secs(10));

@@ -4,7 +4,8 @@
 use cluster::MemberChange;
 use cluster::memory::Fault;
 use node::control::ControlError;
-use node::copies::{ForkState, SplitBrainPolicy};
+use node::copies::SplitBrainPolicy;
+use node::member::ForkState;
 use rt::sim::{DiskFaults, DiskImage};
 
 use super::forks::{A, B, GOES_ON, record_node};

@@ -3,7 +3,8 @@
 
 use cluster::memory::Fault;
 use node::control::{ControlError, ForkDecision};
-use node::copies::{Awaited, Copies, ForkShown, ForkState, SplitBrainPolicy, StandingEntry};
+use node::copies::{Awaited, Copies, SplitBrainPolicy, StandingEntry};
+use node::member::{ForkShown, ForkState};
 
 use rt::sim::DiskLatency;
 

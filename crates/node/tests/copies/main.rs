@@ -269,7 +269,7 @@ impl Cluster {
     }
 
     /// The volume of [`Cluster::add_volume`], as a node knows it; `None`: it knows of none.
-    fn shown(&self, index: usize) -> Option<node::copies::CopiesStatus> {
+    fn shown(&self, index: usize) -> Option<node::member::CopiesStatus> {
         self.control(index, |control| async move {
             let mut volumes = control.keeper().ok()?.volumes();
             // They are ordered by random identities.

@@ -6,7 +6,8 @@
 use cluster::embedded::Files;
 use cluster::memory::Fault;
 use node::control::{ControlError, FaultKind, Member, Stall};
-use node::copies::{Keeper, NodeEntry, json, node_key};
+use node::copies::{NodeEntry, node_key};
+use node::member::{Keeper, json};
 
 use super::*;
 

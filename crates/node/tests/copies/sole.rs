@@ -314,7 +314,7 @@ fn recorded(cluster: &Cluster, by: usize) -> Vec<(String, Vec<u16>)> {
         let volumes = control.keeper().unwrap().volumes();
         assert!(volumes.iter().all(|volume| volume.entry.sole));
         let nodes =
-            |volume: &node::copies::CopiesStatus| volume.entry.copies.iter().map(|copy| copy.node).collect();
+            |volume: &node::member::CopiesStatus| volume.entry.copies.iter().map(|copy| copy.node).collect();
         let mut all: Vec<_> =
             volumes.iter().map(|volume| (volume.entry.name.clone(), nodes(volume))).collect();
         all.sort();

@@ -1,7 +1,8 @@
 //! A node that is in a cluster of its own joins another one, while hosts use its volume.
 
 use node::control::{AddedCopy, ControlError, EnterError, NewVolume};
-use node::copies::{Keeper, PoolMarkEntry, json, pool_mark_key, volume_key};
+use node::copies::{PoolMarkEntry, pool_mark_key, volume_key};
+use node::member::{Keeper, json};
 use rt::sim::DiskLatency;
 
 use super::adopting::write_in_turn;

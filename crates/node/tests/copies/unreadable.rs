@@ -2,7 +2,8 @@
 //! are neither closed nor forgotten.
 
 use node::control::{FaultKind, User, UserChange};
-use node::copies::{ClusterError, Keeper, StandingEntry, volume_key};
+use node::copies::{StandingEntry, volume_key};
+use node::member::{ClusterError, Keeper};
 use serde_json::{Value, json};
 
 use super::*;

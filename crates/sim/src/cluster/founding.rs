@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use node::Control;
 use node::control::{MapSpec, Member, NewVolume, Place, Placement, PoolSpec, RecordPlace, TargetSpec};
-use node::copies::{Keeper, NodeEntry, RECORD_DEADLINE, SplitBrainPolicy, json, node_key};
+use node::copies::{NodeEntry, SplitBrainPolicy, node_key};
+use node::member::{Keeper, RECORD_DEADLINE, json};
 use rt::sim::NodeId;
 
 use super::{CLUSTER, Cluster, Server, TARGET, Volume, pool, wait};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use node::VolumeId;
 use node::control::ReplicationStats;
-use node::copies::{CopySync, ForkState, Restraint, StandingEntry, Traffic};
+use node::copies::{CopySync, Restraint, StandingEntry, Traffic};
+use node::member::ForkState;
 
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};

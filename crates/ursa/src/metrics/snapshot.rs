@@ -11,7 +11,7 @@ use node::control::{
     ControlError, MapMemory, NodeStatus, PoolStatus, RecordStatus, ReplicationStats, ScrubStatus,
     SessionStatus, StatsByCore, VolumeStats, VolumeStatus,
 };
-use node::copies::CopiesStatus;
+use node::member::CopiesStatus;
 use node::{Control, VolumeId};
 use store::{InLogs, VolumeKind};
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use node::control::{NodeStatus, ReplicationStats, ScrubEnd, ScrubFound, ScrubStatus, SessionStatus};
 use node::copies::{
-    Cause, CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, ShapeEntry,
-    StandingEntry, SyncPause, Traffic, VerificationEntry, VolumeEntry,
+    Cause, CopyEntry, CopySync, NodeEntry, Restraint, ShapeEntry, StandingEntry, SyncPause, Traffic,
+    VerificationEntry, VolumeEntry,
 };
+use node::member::{CopiesStatus, ForkShown, ForkState};
 use node::{Operation, UnitStats, VolumeId};
 use rt::CoreId;
 use rt::uring::{CoreStats, TURN_BUCKETS, Turns};

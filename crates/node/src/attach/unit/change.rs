@@ -8,7 +8,7 @@
 //! were admitted before are waited for.
 //!
 //! For a replicated volume, all nodes that serve it decide together, and each executes the change in this way
-//! on its own cores: [`Keeper::agree_on`](crate::copies::Keeper::agree_on).
+//! on its own cores: [`Keeper::agree_on`](crate::member::Keeper::agree_on).
 //!
 //! A change that has begun runs to its end and holds its turn until then, whatever response its initiator
 //! got: so the GOOD of a later change also vouches for it. An initiator that would have to wait too long

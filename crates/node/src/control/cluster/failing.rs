@@ -18,9 +18,9 @@ use super::super::turns::Thing;
 use super::super::{Control, ControlError, Result, StartError};
 use crate::attach::access::{HostGroup, Target};
 use crate::attach::port_numbers::NodeNumber;
-use crate::copies::{Keeper, RECORD_DEADLINE};
 use crate::events::code::{CLUSTER_FAILED, CLUSTER_RECOVERED};
 use crate::events::{Event, tell};
+use crate::member::{Keeper, RECORD_DEADLINE};
 use crate::record::set;
 use crate::shard::{Shard, on_all_cores};
 

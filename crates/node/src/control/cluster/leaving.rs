@@ -24,10 +24,10 @@ use super::super::{Control, ControlError, Result};
 use super::failing::{KNOWN_ACCESS, KnownAccess, TRY_EVERY};
 use super::moving::MOVED_AT_ONCE;
 use super::{CLUSTER, Place, RECORD_FILE, cluster_path, keeps_files};
-use crate::copies::RECORD_DEADLINE;
 use crate::data::VolumeId;
 use crate::events::code::CLUSTER_LEFT;
 use crate::events::{Event, tell};
+use crate::member::RECORD_DEADLINE;
 use crate::record::{Change, set};
 
 /// The key under which the node's own record stores the cluster that it has left.

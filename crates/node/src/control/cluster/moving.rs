@@ -15,7 +15,8 @@ use super::super::record_place::RecordPlace;
 use super::super::turns::Thing;
 use super::super::{Control, Result};
 use super::{CLUSTER, EnterError, KNOWN_ACCESS, Place, begin_record, discard_record, try_to_listen};
-use crate::copies::{Keeper, RECORD_DEADLINE, node_key};
+use crate::copies::node_key;
+use crate::member::{Keeper, RECORD_DEADLINE};
 use crate::record::set;
 
 /// The prefixes of the keys that stay behind: the node announces itself, its links and its pools in the new

@@ -24,7 +24,7 @@ use super::super::previous_run::retry_while_held;
 use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError, Result};
 use super::{ClusterFailure, EnterError};
-use crate::copies::{Frozen, Keeper};
+use crate::member::{Frozen, Keeper};
 use crate::record::Change;
 
 /// How long a life waits until nothing holds the keeper of the former cluster. Calls of its record end as

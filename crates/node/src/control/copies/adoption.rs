@@ -33,10 +33,9 @@ use super::super::{Control, ControlError, Fault, FaultKind, Result, VolumeStatus
 use super::asked::ASKED_MAX;
 use super::creation::{Made, NewEntry, record_volume};
 use super::without_volume;
-use crate::copies::{
-    Cause, ClusterError, Keeper, ShapeEntry, VolumeEntry, json, volume_key, volume_name_key,
-};
+use crate::copies::{Cause, ShapeEntry, VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
+use crate::member::{ClusterError, Keeper, json};
 use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
 

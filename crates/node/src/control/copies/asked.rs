@@ -17,10 +17,9 @@ use super::super::read_errors::disk_path;
 use super::super::turns::{NOTHING, Thing};
 use super::super::volumes::show_when_full;
 use super::super::{Control, ControlError, Result};
-use crate::copies::{
-    Answer, Ask, ClusterError, Keeper, NewCopy, NodeEntry, VolumeEntry, json, node_key, volume_key,
-};
+use crate::copies::{Answer, Ask, NewCopy, NodeEntry, VolumeEntry, node_key, volume_key};
 use crate::data::VolumeId;
+use crate::member::{ClusterError, Keeper, json};
 use crate::shard::Shard;
 
 /// How long a node that asked for a copy may take to add it to the cluster's record: longer than everything

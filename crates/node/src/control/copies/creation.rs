@@ -16,10 +16,11 @@ use super::super::{Control, ControlError, NewVolume, Result};
 use super::{drop_new, once_heard};
 use crate::attach::access::VolumeName;
 use crate::copies::{
-    Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
-    ShapeEntry, StandingEntry, VolumeEntry, json, volume_key, volume_name_key,
+    Answer, Ask, Cause, CopyEntry, DroppedCopy, NewCopy, NodeEntry, ShapeEntry, StandingEntry, VolumeEntry,
+    volume_key, volume_name_key,
 };
 use crate::data::VolumeId;
+use crate::member::{ClusterError, Keeper, RECORD_DEADLINE, json};
 
 /// The key of the number that the next volume with copies gets.
 const NEXT_NUMBER: &str = "next-volume-number";

@@ -17,7 +17,8 @@ use super::super::{Control, ControlError, Result};
 use super::merging::{self, Belongings};
 use super::{ETCD_VOTES, JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, node_entry, reachable, told_portals};
 use crate::attach::port_numbers::{NodeNumber, free_portal_group};
-use crate::copies::{ClusterError, Keeper, NodeEntry, json, node_key};
+use crate::copies::{NodeEntry, node_key};
+use crate::member::{ClusterError, Keeper, json};
 use crate::shard::Shard;
 
 /// What a node that wants to join sends about itself.

@@ -9,9 +9,10 @@ use super::super::copies::forget_sole;
 use super::super::{Control, ControlError, Result};
 use super::{MEMBERS_DEADLINE, node_entry};
 use crate::copies::{
-    CopyEntry, Keeper, NodeEntry, StandingEntry, VolumeEntry, json, link_roles_key, maintenance_key, node_key,
+    CopyEntry, NodeEntry, StandingEntry, VolumeEntry, link_roles_key, maintenance_key, node_key,
 };
 use crate::data::VolumeId;
+use crate::member::{Keeper, json};
 use crate::shard::Shard;
 
 /// How long to wait until a node's copies are out of sync; after that, this continues automatically.

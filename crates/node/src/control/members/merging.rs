@@ -28,8 +28,9 @@ use super::super::{Control, ControlError};
 use super::JoinRefusal;
 use crate::attach::access::{HostGroup, HostName, LunMap, Target, TargetName};
 use crate::attach::port_numbers::NodeNumber;
-use crate::copies::{ClusterError, Keeper, VolumeEntry, volume_key, volume_name_key};
+use crate::copies::{VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
+use crate::member::{ClusterError, Keeper};
 use crate::record::{Change, set};
 
 /// How many entries one transaction adds, as when a cluster is created.

@@ -79,7 +79,7 @@ mod tests {
             vec![Collision::Volume { name: "db".into() }, Collision::Lun { target: "t".into(), lun: 3 }];
         let collides = JoinRefusal::collides(collisions);
         for refusal in [JoinRefusal::Token, JoinRefusal::Failed(Refused::RecordSilent), collides] {
-            assert_eq!(JoinRefusal::read(&crate::copies::json(&refusal)), refusal);
+            assert_eq!(JoinRefusal::read(&crate::member::json(&refusal)), refusal);
         }
         assert_eq!(JoinRefusal::read(br#"{"a-later-code":{}}"#), JoinRefusal::Unknown);
         assert_eq!(JoinRefusal::read(b"the token is bad"), JoinRefusal::Unknown);
@@ -89,7 +89,7 @@ mod tests {
     fn a_refusal_fits_into_an_answer_however_much_collides() {
         let lun = |lun| Collision::Lun { target: "t".repeat(223), lun };
         let refusal = JoinRefusal::collides((0..10_000).map(lun).collect());
-        assert!(crate::copies::json(&refusal).len() <= link::ABOUT_MAX);
+        assert!(crate::member::json(&refusal).len() <= link::ABOUT_MAX);
         let text = refusal.to_string();
         assert!(text.contains("LUN 99 of") && !text.contains("LUN 100 of"), "{text}");
         assert!(text.ends_with("; and 9900 more"), "{text}");

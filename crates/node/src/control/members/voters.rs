@@ -9,7 +9,7 @@ use cluster::{Candidate, MemberChange, voters_for};
 
 use super::super::{Control, ControlError, Result};
 use super::{ETCD_VOTES, MEMBERS_DEADLINE, PREFERRED, node_entry};
-use crate::copies::{ClusterError, Keeper, json};
+use crate::member::{ClusterError, Keeper, json};
 
 /// How often the leader of the record checks whether the right nodes vote.
 const VOTERS_EVERY: Duration = Duration::from_secs(2);

@@ -13,11 +13,11 @@ use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::schedule::{Candidate, next, pause};
 use super::{Differing, VerificationState, Verifying};
 use crate::copies::{
-    ClusterError, CopyEntry, DIFFERING, DifferingEntry, Keeper, NodeEntry, StandingEntry, VERIFY_EVERY_MIN,
-    VerificationEntry, VerificationProgress, Verified, VolumeEntry, differing_key, json, node_key,
-    verification_key,
+    CopyEntry, DIFFERING, DifferingEntry, NodeEntry, StandingEntry, VERIFY_EVERY_MIN, VerificationEntry,
+    VerificationProgress, Verified, VolumeEntry, differing_key, node_key, verification_key,
 };
 use crate::data::VolumeId;
+use crate::member::{ClusterError, Keeper, json};
 use crate::shard::Shard;
 
 /// The key of the turn: which node compares by schedule. There is one turn in the cluster.

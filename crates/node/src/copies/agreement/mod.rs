@@ -1,6 +1,7 @@
 //! How all nodes that serve a volume agree on the state of its unit: mode pages and reservations. No I/O and
 //! no clock: answers, completed work and time go in; questions, work and outcomes come out. The driver is
-//! `keeper/agreement.rs`; `docs/why/reservations.md` has the rules U1 to U12, and why they suffice.
+//! `member/reconciler/agreement.rs`; `docs/why/reservations.md` has the rules U1 to U12, and why they
+//! suffice.
 //!
 //! Every change that was answered is known to all members of its epoch and of every later one. The node that
 //! receives a change decides it ([`Decider`]), in rounds of questions to all members of an epoch, itself

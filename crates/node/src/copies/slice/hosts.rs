@@ -109,7 +109,7 @@ impl SliceCopy {
     /// else since, or may have been fenced off. This check misses a command that waited while the copy was
     /// lost and came back; but a copy that comes back waits for the end of such commands before it is
     /// promoted.
-    pub(in crate::copies) fn may_wait(&self) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         self.serves_soon.get()
             || matches!(self.replica.borrow().standing(), Standing::InSync(_))
             || makes(Canary::GoOnAfterLoss)

@@ -498,7 +498,7 @@ impl SliceCopy {
     }
 
     /// Whether there is nothing to do here until something happens.
-    pub(super) fn rests(&self) -> bool {
+    pub(crate) fn rests(&self) -> bool {
         !self.replica.borrow().needs_tick()
             && !self.has_no_room()
             && !self.layout.has_lost()
@@ -606,7 +606,7 @@ impl SliceCopy {
     }
 
     /// The epoch that this copy acts in.
-    pub(super) fn epoch(&self) -> Option<Epoch> {
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.replica.borrow().config().map(|config| config.epoch)
     }
 

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use replica::NodeId;
 
 use super::{ABSENT_LENGTH, AddressEntry, HolderEntry};
-use crate::copies::{Keeper, NodeEntry};
+use crate::copies::NodeEntry;
 use crate::events::Event;
 use crate::events::code::{
     FLOATING_IP_ADDED, FLOATING_IP_LOST, FLOATING_IP_MOVED, FLOATING_IP_REMOVED, FLOATING_IP_RESTORED,
 };
+use crate::member::Keeper;
 
 /// Reports that an address was added or removed.
 pub(crate) fn tell_address(

@@ -1,5 +1,5 @@
 //! Carries out what [`Decider`] and [`Member`] want: asks other nodes, stores in the pool, installs on all
-//! cores. What they decide, and why: [`super::super::agreement`].
+//! cores. What they decide, and why: [`crate::copies::agreement`].
 
 use std::cell::RefCell;
 use std::pin::pin;
@@ -11,16 +11,16 @@ use replica::{DiskFault, Epoch, Slot};
 use rt::sync::Semaphore;
 use store::VolumeId;
 
-use super::super::agreement::{
-    Agreed, Decider, Here, Member, Members, News, Next, Offer, Query, Question, Reply, Stored, Told, Version,
-    Work,
-};
-use super::super::ask::{Answer, Ask};
-use super::super::core::Copies;
 use super::Keeper;
 use crate::attach::unit::{Unit, install_on_all_cores, until_orphans_ended, until_written};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
+use crate::copies::agreement::{
+    Agreed, Decider, Here, Member, Members, News, Next, Offer, Query, Question, Reply, Stored, Told, Version,
+    Work,
+};
+use crate::copies::ask::{Answer, Ask};
+use crate::copies::core::Copies;
 use crate::shard::{Shard, on_all_cores};
 
 /// How long another node may take to say what it knows.

@@ -11,9 +11,9 @@ use base::Instant;
 use link::{DOUBT, Link, SILENCE};
 use replica::{LEASE_LENGTH, NodeId, SILENCE_MAX};
 
-use super::super::core::{Copies, leave_on_every_core};
-use super::super::message::Heartbeat;
 use super::Keeper;
+use crate::copies::core::{Copies, leave_on_every_core};
+use crate::copies::message::Heartbeat;
 
 /// How often a node requests leases: ten times in the length of a lease.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(100);

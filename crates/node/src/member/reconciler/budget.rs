@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::Instant;
 use replica::{Slots, SyncNext};
 
-use super::super::budget::{Budget, Queue, Restraint, Turns, Waiting};
-use super::super::core::Copies;
-use super::super::entry::{StandingEntry, VolumeEntry};
-use super::super::progress::{Part, SliceSync};
 use super::{ClusterError, Keeper, json};
+use crate::copies::budget::{Budget, Queue, Restraint, Turns, Waiting};
+use crate::copies::core::Copies;
+use crate::copies::entry::{StandingEntry, VolumeEntry};
+use crate::copies::progress::{Part, SliceSync};
 use crate::shard::{Shard, on_all_cores};
 
 /// The key of the limit for the resyncs of all nodes together, in bytes per second.

@@ -10,12 +10,12 @@ use replica::NodeId;
 use serde::de::DeserializeOwned;
 use store::VolumeId;
 
-use super::super::cause::Cause;
-use super::super::entry::{MAINTENANCE, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry};
-use super::super::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitBrainPolicy, SplitEntry};
 use super::{Keeper, parse};
 use crate::attach::access::{HostGroup, LunMap, Target};
 use crate::control::{HOSTS, TARGETS, note_ended_work, to_be_converted};
+use crate::copies::cause::Cause;
+use crate::copies::entry::{MAINTENANCE, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry};
+use crate::copies::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitBrainPolicy, SplitEntry};
 use crate::events::code::{
     CONVERSION_STARTED, COPY_ADDED, COPY_OUT_OF_SYNC, COPY_REMOVED, HOST_CHANGED, HOST_CREATED, HOST_DELETED,
     MAINTENANCE_ENDED, MAINTENANCE_STARTED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, NODE_REMOVED,
@@ -25,7 +25,7 @@ use crate::events::code::{
     VOLUME_RENAMED, VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
 };
 use crate::events::{Code, Event, tell};
-use crate::floating::{ADDRESSES, HOLDERS, tell_address, tell_holder};
+use crate::member::floating::{ADDRESSES, HOLDERS, tell_address, tell_holder};
 
 /// The previous values of keys that have changed in the record.
 pub(super) type Before = BTreeMap<String, Option<Versioned>>;
@@ -206,7 +206,7 @@ impl Keeper {
     }
 
     fn name_of(&self, node: u16) -> Option<String> {
-        self.get::<NodeEntry>(&super::super::entry::node_key(NodeId(node))).map(|(entry, _)| entry.name)
+        self.get::<NodeEntry>(&crate::copies::entry::node_key(NodeId(node))).map(|(entry, _)| entry.name)
     }
 
     /// The name of a node, or its number.
@@ -216,7 +216,7 @@ impl Keeper {
 
     fn volume_name(&self, id: &str) -> String {
         let id =
-            VolumeId::parse(id).and_then(|id| self.get::<VolumeEntry>(&super::super::entry::volume_key(id)));
+            VolumeId::parse(id).and_then(|id| self.get::<VolumeEntry>(&crate::copies::entry::volume_key(id)));
         id.map(|(entry, _)| entry.name).unwrap_or_default()
     }
 

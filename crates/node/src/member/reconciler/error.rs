@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use replica::NodeId;
 
-use super::super::refused::Refused;
+use crate::copies::refused::Refused;
 
 /// Something that needs the cluster could not be done.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -10,18 +10,18 @@ use cluster::{Event, Watch};
 use replica::{Activation, Membership, NodeId, Revision, SILENCE_MAX, Slot, Steward};
 use store::VolumeId;
 
-use super::super::cause::Cause;
-use super::super::core::{Copies, on_every_core};
-use super::super::entry::{
-    LINK_ROLES, LinkRoles, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, link_roles_key, peer,
-};
-use super::super::split_brain::policy_key;
 use super::agreement::Agreement;
 use super::rest::LOOK_EVERY;
 use super::suspect::Doubt;
 use super::unreadable::{Legible, Reading};
 use super::{Keeper, Kept};
 use crate::control::{Control, show_capacity};
+use crate::copies::cause::Cause;
+use crate::copies::core::{Copies, on_every_core};
+use crate::copies::entry::{
+    LINK_ROLES, LinkRoles, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, link_roles_key, peer,
+};
+use crate::copies::split_brain::policy_key;
 use crate::shard::on_all_cores;
 
 impl Keeper {

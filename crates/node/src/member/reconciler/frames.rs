@@ -6,14 +6,14 @@ use std::rc::Rc;
 use link::{Frame, Link};
 use replica::{Incarnation, NodeId};
 
-use super::super::SliceCopy;
-use super::super::core::{Copies, on_every_core};
-use super::super::message::{self, Heartbeat};
 use super::Keeper;
+use crate::copies::SliceCopy;
+use crate::copies::core::{Copies, on_every_core};
+use crate::copies::message::{self, Heartbeat};
 
 impl Keeper {
     /// Handles a control link that has come up.
-    pub(in crate::copies) fn link_up(&self, link: Rc<Link>) {
+    pub(crate) fn link_up(&self, link: Rc<Link>) {
         let peer = link.name().peer;
         // Before any lease that is granted over this link.
         self.say_forks(&link);
@@ -31,7 +31,7 @@ impl Keeper {
     }
 
     /// Handles a control link that broke, and returns it.
-    pub(in crate::copies) fn link_down(&self, node: NodeId) -> Option<Rc<Link>> {
+    pub(crate) fn link_down(&self, node: NodeId) -> Option<Rc<Link>> {
         let link = self.peers.borrow_mut().get_mut(&node).and_then(|peer| peer.link.take());
         // Callers that wait for this node's answers learn that none will come.
         self.questions.borrow_mut().retain(|_, (asked, _)| *asked != node);
@@ -40,7 +40,7 @@ impl Keeper {
     }
 
     /// Stops waiting for a life of another node whose process is certainly dead.
-    pub(in crate::copies) fn handle_death(self: &Rc<Self>, of: NodeId, life: Incarnation) {
+    pub(crate) fn handle_death(self: &Rc<Self>, of: NodeId, life: Incarnation) {
         tracing::warn!(node = %of, incarnation = life.0, "the process of another node died");
         self.note_death(of);
         self.note_end_of(of, life);
@@ -96,7 +96,7 @@ impl Keeper {
     }
 
     /// Handles a frame of a control link.
-    pub(in crate::copies) fn frame(self: &Rc<Self>, link: &Rc<Link>, frame: Frame) {
+    pub(crate) fn frame(self: &Rc<Self>, link: &Rc<Link>, frame: Frame) {
         let from = link.name().peer;
         match frame.kind {
             message::HEARTBEAT => match Heartbeat::parse(&frame.head) {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use base::Instant;
 use replica::NodeId;
 
-use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
-use super::super::progress::Lasting;
 use super::Keeper;
+use crate::copies::entry::{CopyEntry, StandingEntry, VolumeEntry};
+use crate::copies::progress::Lasting;
 
 /// Since when copies are not in sync, by the volume's number and the slot.
 ///

@@ -3,10 +3,10 @@
 use std::rc::Weak;
 use std::time::Duration;
 
-use super::super::SliceCopy;
-use super::super::core::Copies;
-use super::super::message;
 use super::Keeper;
+use crate::copies::SliceCopy;
+use crate::copies::core::Copies;
+use crate::copies::message;
 use crate::shard::on_all_cores;
 
 /// How long a stopping node waits for the last messages about writes, even if the others continue to write.

@@ -2,8 +2,8 @@
 
 use replica::NodeId;
 
-use super::super::Linked;
 use super::Keeper;
+use crate::copies::Linked;
 
 impl Keeper {
     /// The state of the control link with another node.

@@ -6,11 +6,11 @@ use std::ops::Bound;
 use replica::{NodeId, Revision};
 use store::VolumeId;
 
-use super::super::entry::{
-    CopyEntry, DroppedCopy, StandingEntry, VOLUMES, VolumeEntry, volume_key, volume_name_key,
-};
 use super::unreadable::legible;
 use super::{CopiesStatus, Keeper, parse};
+use crate::copies::entry::{
+    CopyEntry, DroppedCopy, StandingEntry, VOLUMES, VolumeEntry, volume_key, volume_name_key,
+};
 use crate::parts::A_TURN;
 
 /// What the last searches of all volumes' entries have found, each with the revision of the record that it

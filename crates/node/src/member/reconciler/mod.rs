@@ -71,15 +71,15 @@ use self::suspect::Doubt;
 pub use self::syncs::Counted;
 use self::syncs::Syncs;
 use self::unreadable::{Legible, Unreadable, legible};
-use super::ask::Answer;
-use super::core::Copies;
-use super::disk_range::DiskRange;
-use super::entry::{NODES, NodeEntry, VolumeEntry, maintenance_key};
-use super::progress::CopySync;
-use super::refused::Refused;
-use super::split_brain::{ForkRecord, PolicyEntry};
-use super::verification::VerificationEntry;
 use crate::canary::{Canary, makes};
+use crate::copies::ask::Answer;
+use crate::copies::core::Copies;
+use crate::copies::disk_range::DiskRange;
+use crate::copies::entry::{NODES, NodeEntry, VolumeEntry, maintenance_key};
+use crate::copies::progress::CopySync;
+use crate::copies::refused::Refused;
+use crate::copies::split_brain::{ForkRecord, PolicyEntry};
+use crate::copies::verification::VerificationEntry;
 
 /// How long a new volume takes to serve at most if all is well, and how often the keeper checks.
 const SERVES_WITHIN: Duration = Duration::from_secs(3);

@@ -10,17 +10,17 @@ use replica::NodeId;
 use rt::sync::{Receiver, oneshot};
 use store::{PoolId, VolumeId};
 
-use super::super::SliceCopy;
-use super::super::core::Copies;
-use super::super::entry::{
-    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NodeEntry, VolumeEntry, WantedCopy, deleted_key,
-    node_key,
-};
-use super::super::split_brain::{SplitEntry, split_key};
 use super::fork::detach;
 use super::unreadable::Legible;
 use super::{Keeper, Kept};
 use crate::control::{Control, CopyOpening, ServedAs};
+use crate::copies::SliceCopy;
+use crate::copies::core::Copies;
+use crate::copies::entry::{
+    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NodeEntry, VolumeEntry, WantedCopy, deleted_key,
+    node_key,
+};
+use crate::copies::split_brain::{SplitEntry, split_key};
 use crate::shard::on_all_cores;
 
 /// How long the other copies of a pool wait for one that is being opened. After that they are opened beside

@@ -10,21 +10,21 @@ use cluster::{Outcome, Transaction};
 use replica::{Config, NodeId, Proposal, Reason, Slot, Slots, SyncFrom};
 use store::VolumeId;
 
-use super::super::cause::Cause;
-use super::super::core::Copies;
-use super::super::disk_range::DiskRange;
-use super::super::entry::{
-    CopyEntry, DROPPED_MAX, DroppedCopy, MAINTENANCE, StandingEntry, VolumeEntry, volume_key,
-};
-use super::super::progress::{KeptOut, Part, SliceSync};
-use super::super::view::SliceView;
-use super::super::{Address, SliceCopy};
 use super::budget::Giving;
 use super::suspect::Doubt;
 use super::syncs::DiskTrouble;
 use super::unreadable::Legible;
 use super::{ClusterError, Keeper, Kept, RECORD_DEADLINE, json};
 use crate::canary::{Canary, makes};
+use crate::copies::cause::Cause;
+use crate::copies::core::Copies;
+use crate::copies::disk_range::DiskRange;
+use crate::copies::entry::{
+    CopyEntry, DROPPED_MAX, DroppedCopy, MAINTENANCE, StandingEntry, VolumeEntry, volume_key,
+};
+use crate::copies::progress::{KeptOut, Part, SliceSync};
+use crate::copies::view::SliceView;
+use crate::copies::{Address, SliceCopy};
 use crate::parts::{self, A_QUICK_TURN};
 use crate::shard::on_all_cores;
 

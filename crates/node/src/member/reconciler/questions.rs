@@ -7,11 +7,11 @@ use link::{Frame, Link};
 use replica::NodeId;
 use rt::sync::oneshot;
 
-use super::super::ask::{Answer, Ask};
-use super::super::message;
-use super::super::refused::Refused;
 use super::{ClusterError, Keeper, json};
 use crate::control::Control;
+use crate::copies::ask::{Answer, Ask};
+use crate::copies::message;
+use crate::copies::refused::Refused;
 
 /// How long another node may take to answer.
 const ASK_DEADLINE: Duration = Duration::from_secs(30);

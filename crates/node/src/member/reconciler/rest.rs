@@ -22,9 +22,9 @@ use std::time::Duration;
 use base::Instant;
 use replica::{Incarnation, NodeId, SILENCE_MAX};
 
-use super::super::core::Copies;
 use super::Keeper;
 use super::beat::{HEARD_WITHIN, HEARTBEAT};
+use crate::copies::core::Copies;
 use crate::shard::on_all_cores;
 
 /// How often the node considers whether, and what, to propose for its volumes.
@@ -203,7 +203,7 @@ impl Keeper {
     }
 
     /// A slice needs ticks, after all of its core needed none.
-    pub(in crate::copies) fn handle_awake(&self) {
+    pub(crate) fn handle_awake(&self) {
         self.rest.no_news.set(false);
         self.hurry();
     }

@@ -16,8 +16,8 @@ use cluster::Stall;
 use link::{Frame, Link};
 use replica::NodeId;
 
-use super::super::message;
 use super::{Engine, Keeper};
+use crate::copies::message;
 use crate::events::code::{LOGINS_ALLOWED, LOGINS_REFUSED, RECORD_RESUMED, RECORD_STALLED};
 use crate::events::{Event, tell};
 

@@ -7,14 +7,14 @@ use base::Instant;
 use link::Frame;
 use replica::{NodeId, Slot};
 
-use super::super::budget::Restraint;
-use super::super::cause::Cause;
-use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
-use super::super::message;
-use super::super::progress::{
+use super::{ForkState, Keeper, json};
+use crate::copies::budget::Restraint;
+use crate::copies::cause::Cause;
+use crate::copies::entry::{CopyEntry, StandingEntry, VolumeEntry};
+use crate::copies::message;
+use crate::copies::progress::{
     Awaited, CopySync, Heard, Local, Part, Progress, REPORT_EVERY, Report, SliceSync, Who,
 };
-use super::{ForkState, Keeper, json};
 
 /// How often the node checks its totals while no resync is under way.
 const COUNT_EVERY: Duration = Duration::from_secs(1);

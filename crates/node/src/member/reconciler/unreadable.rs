@@ -21,18 +21,18 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use store::VolumeId;
 
-use super::super::SliceCopy;
-use super::super::cause::Cause;
-use super::super::core::Copies;
-use super::super::entry::{
-    DELETED, DeletedVolume, LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry,
-};
-use super::super::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitEntry};
 use super::budget::SYNC_LIMIT;
 use super::emit_events::Before;
 use super::{ClusterError, Keeper, Kept, json};
 use crate::attach::access::{HostGroup, Target};
 use crate::control::{ApiToken, HOSTS, TARGETS, TOKENS, USERS, User};
+use crate::copies::SliceCopy;
+use crate::copies::cause::Cause;
+use crate::copies::core::Copies;
+use crate::copies::entry::{
+    DELETED, DeletedVolume, LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry,
+};
+use crate::copies::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitEntry};
 use crate::shard::on_all_cores;
 
 /// Stand-ins for entries that cannot be read, by key; `None`: there was no readable value before.

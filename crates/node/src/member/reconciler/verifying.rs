@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use store::VolumeId;
 
-use super::super::verification::{VERIFY_EVERY, VERIFY_EVERY_DEFAULT, VerificationEntry, verification_key};
 use super::{ClusterError, Keeper, json};
+use crate::copies::verification::{VERIFY_EVERY, VERIFY_EVERY_DEFAULT, VerificationEntry, verification_key};
 
 impl Keeper {
     /// What the record remembers of verifying a volume.

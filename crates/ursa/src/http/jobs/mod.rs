@@ -13,7 +13,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ::node::control::{ChangeStatus, Conversion, EndedJob, EndedWork, Scrub, Verification};
-use ::node::copies::{CopiesStatus, VolumeEntry};
+use ::node::copies::VolumeEntry;
+use ::node::member::CopiesStatus;
 use ::node::{Control, VolumeId};
 use api::{DryRun, Job, JobKind, JobState, List};
 use axum::Extension;

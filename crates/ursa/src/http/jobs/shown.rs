@@ -2,7 +2,8 @@
 
 use ::node::VolumeId;
 use ::node::control::{ChangeStatus, Conversion, EndedJob, EndedWork, JobOutcome, Scrub, Verification};
-use ::node::copies::{CopiesStatus, CopyEntry, CopyWork, StandingEntry};
+use ::node::copies::{CopyEntry, CopyWork, StandingEntry};
+use ::node::member::CopiesStatus;
 use api::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
 
 use super::id;

@@ -1,7 +1,7 @@
 //! Refusals of cluster operations.
 
 use ::node::control::{EnterError, JoinError};
-use ::node::copies::ClusterError;
+use ::node::member::ClusterError;
 use axum::http::StatusCode;
 
 use super::{Refusal, with_causes};

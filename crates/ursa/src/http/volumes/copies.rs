@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ::node::copies::{CopiesStatus, Restraint, StandingEntry, SyncPause};
+use ::node::copies::{Restraint, StandingEntry, SyncPause};
+use ::node::member::CopiesStatus;
 use api::{CopyState, CopySync, SyncPaused, SyncRestraint, VolumeCopy};
 
 use crate::http::since::since;

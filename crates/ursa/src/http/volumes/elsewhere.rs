@@ -9,7 +9,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::node::control::ControlError;
-use ::node::copies::{CopiesStatus, CopyEntry, NodeId, StandingEntry, VolumeEntry};
+use ::node::copies::{CopyEntry, NodeId, StandingEntry, VolumeEntry};
+use ::node::member::CopiesStatus;
 use ::node::{Control, VolumeId, parts};
 use api::{Missing, Volume, VolumeHealth, VolumeKind};
 use store::SpacePolicy;

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{ForkDecision, PolicyChange};
-use ::node::copies::{self, CopiesStatus, ForkState};
+use ::node::copies;
+use ::node::member::{CopiesStatus, ForkState};
 use api::{ChosenPolicy, DryRun, ForkResolution, PolicyChoice, PolicyChosen, SplitBrainPolicy, VolumeFork};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;

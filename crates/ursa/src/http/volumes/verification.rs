@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::VolumeId;
 use ::node::control;
-use ::node::copies::CopiesStatus;
+use ::node::member::CopiesStatus;
 use api::{Comparison, Difference, Verification, VerificationState};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;

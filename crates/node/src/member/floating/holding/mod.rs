@@ -22,7 +22,7 @@ use super::{
     ADDRESSES, AddressEntry, AddressOn, GIVE_UP_DEADLINE, HOLDERS, HolderEntry, Life, address_key, holder_key,
 };
 use crate::control::Control;
-use crate::copies::{Keeper, json};
+use crate::member::{Keeper, json};
 use crate::shard::Shard;
 
 /// How often to look for addresses without a task, in case the record did not notify of them.

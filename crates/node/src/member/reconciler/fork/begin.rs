@@ -7,15 +7,15 @@ use cluster::Status;
 use replica::{BEYOND_RECORD, Config, Epoch, NodeId, Revision};
 use store::VolumeId;
 
-use super::super::super::core::Copies;
-use super::super::super::entry::{NODES, NodeEntry, StandingEntry, VolumeEntry};
-use super::super::super::split_brain::{FORK_EPOCHS, ForkRecord, SplitBrainPolicy, alone};
 use super::super::unreadable::Legible;
 use super::super::{Keeper, Kept};
 use super::decision::{Fork, Grounds, is_silent};
 use super::{FORK_SILENCE, attach, detach};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
+use crate::copies::core::Copies;
+use crate::copies::entry::{NODES, NodeEntry, StandingEntry, VolumeEntry};
+use crate::copies::split_brain::{FORK_EPOCHS, ForkRecord, SplitBrainPolicy, alone};
 use crate::events::code::CONTINUED_ALONE;
 use crate::events::{Event, tell};
 use crate::shard::{Shard, on_all_cores};

@@ -4,9 +4,9 @@
 use base::Instant;
 use replica::Epoch;
 
-use super::super::super::split_brain::ForkRecord;
 use super::FORK_SILENCE;
 use crate::canary::{Canary, makes};
+use crate::copies::split_brain::ForkRecord;
 
 #[cfg(test)]
 mod tests;

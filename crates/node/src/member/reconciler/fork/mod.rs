@@ -33,15 +33,15 @@ use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
 use self::decision::{Fork, Phase};
-use super::super::core::Copies;
-use super::super::entry::{StandingEntry, VolumeEntry};
-use super::super::message;
-use super::super::slice::SliceCopy;
-use super::super::split_brain::{
-    ForkRecord, ForkSaid, POLICIES, PolicyEntry, SPLITS, SplitEntry, policy_key, split_key,
-};
 use super::{Keeper, Kept, json};
 use crate::canary::{Canary, makes};
+use crate::copies::core::Copies;
+use crate::copies::entry::{StandingEntry, VolumeEntry};
+use crate::copies::message;
+use crate::copies::slice::SliceCopy;
+use crate::copies::split_brain::{
+    ForkRecord, ForkSaid, POLICIES, PolicyEntry, SPLITS, SplitEntry, policy_key, split_key,
+};
 use crate::shard::on_all_cores;
 use crate::under_way::{Begun, UnderWay};
 

@@ -6,15 +6,15 @@ use cluster::{Outcome, Status, Transaction};
 use replica::{Epoch, Membership, NodeId, Revision};
 use store::VolumeId;
 
-use super::super::super::cause::Cause;
-use super::super::super::core::Copies;
-use super::super::super::entry::{StandingEntry, VolumeEntry, volume_key};
-use super::super::super::split_brain::{ForkRecord, SplitEntry, VoidEntry, alone, split_key, void_key};
 use super::super::{Keeper, Kept, RECORD_DEADLINE, json};
 use super::begin::is_well;
 use super::decision::{Fork, Judgement, Look, Newest, Phase, Said, Step, Verdict};
 use super::{ASK_RECORD, attach};
 use crate::control::Control;
+use crate::copies::cause::Cause;
+use crate::copies::core::Copies;
+use crate::copies::entry::{StandingEntry, VolumeEntry, volume_key};
+use crate::copies::split_brain::{ForkRecord, SplitEntry, VoidEntry, alone, split_key, void_key};
 use crate::shard::on_all_cores;
 
 impl Keeper {

@@ -1,0 +1,12 @@
+//! This node as a member of its cluster.
+//!
+//! The [`reconciler`] follows the cluster's record, makes this node's copies act by it, and proposes changes
+//! of volumes. [`floating`] decides which node holds a floating IP.
+
+pub mod floating;
+mod reconciler;
+
+pub use self::reconciler::{
+    ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Frozen, Keeper,
+    RECORD_DEADLINE, json,
+};
