@@ -128,8 +128,8 @@ async fn stop() {
     });
     rt::join_all(flushes).await;
     // This node no longer serves any host: tell the other nodes, so that they need not wait for a timeout.
-    if let Some(keeper) = shard.copies().and_then(|copies| copies.keeper()) {
-        keeper.leave().await;
+    if let Some(reconciler) = shard.copies().and_then(|copies| copies.reconciler()) {
+        reconciler.leave().await;
     }
     if let Some(control) = shard.control() {
         let _settled = rt::timeout(SETTLE_DEADLINE, control.settle_checksums(Duration::ZERO)).await;

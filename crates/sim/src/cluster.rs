@@ -403,7 +403,7 @@ impl Cluster {
     pub fn serves(&self, index: usize) -> bool {
         let count = self.volumes.len();
         self.control(index, move |control| async move {
-            let volumes = control.keeper().map_or_else(|_| Vec::new(), |keeper| keeper.volumes());
+            let volumes = control.reconciler().map_or_else(|_| Vec::new(), |reconciler| reconciler.volumes());
             volumes.len() == count && volumes.iter().all(|volume| volume.serving)
         })
     }
@@ -417,8 +417,8 @@ impl Cluster {
         let ids = self.volumes.iter().filter_map(|volume| VolumeId::parse(&self.entry_of(volume).id));
         let ids: Vec<VolumeId> = ids.collect();
         self.world.inspect(self.servers[index].machine, CoreId(0), || {
-            let keeper = Control::try_current()?.keeper().ok()?;
-            Some(ids.iter().any(|id| keeper.has_fork(*id)))
+            let reconciler = Control::try_current()?.reconciler().ok()?;
+            Some(ids.iter().any(|id| reconciler.has_fork(*id)))
         })
     }
 
@@ -526,13 +526,13 @@ impl Cluster {
     pub fn checksum(&self, volume: &Volume, index: usize) -> Option<Vec<[u8; 32]>> {
         let id = self.entry_of(volume).id;
         self.control(index, |control| async move {
-            let keeper = control.keeper().ok()?;
+            let reconciler = control.reconciler().ok()?;
             let info = control.volume(&id).ok()?.info;
             let mut all = Vec::new();
             for slice in 0..info.stripe.slices() {
                 let len = info.stripe.slice_len(slice, info.capacity).0;
                 let ask = Ask::Digests { id: id.clone(), slice, offset: 0, len };
-                match keeper.ask(keeper.me(), ask).await {
+                match reconciler.ask(reconciler.me(), ask).await {
                     Ok(Answer::Digests(digests)) => all.extend(digests),
                     _ => return None,
                 }

@@ -22,20 +22,20 @@ impl Control {
     where
         F: Future<Output = Result<T>>,
     {
-        let before = self.keeper().ok().map(|keeper| keeper.acts_by());
+        let before = self.reconciler().ok().map(|reconciler| reconciler.acts_by());
         let refused = match work(self.clone()).await {
             Err(refused @ ControlError::NotFound { kind, .. }) if is_of_record(kind) => refused,
             other => return other,
         };
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         // Compares with the newest entry, not with the last change: a site's own etcd also counts what others
         // write.
-        let current = keeper.store().list("", RECORD_DEADLINE).await.map_err(ClusterError::from)?;
+        let current = reconciler.store().list("", RECORD_DEADLINE).await.map_err(ClusterError::from)?;
         let newest = current.entries.values().map(|entry| entry.revision.0).max().unwrap_or(0);
         if before.is_some_and(|before| before.0 >= newest) {
             return Err(refused);
         }
-        if !keeper.until(RECORD_DEADLINE, || keeper.acts_by().0 >= newest).await {
+        if !reconciler.until(RECORD_DEADLINE, || reconciler.acts_by().0 >= newest).await {
             return Err(ControlError::RecordBehind);
         }
         // What is not found now did not exist when the record was asked, whatever has changed since.

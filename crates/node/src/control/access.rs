@@ -471,11 +471,13 @@ impl Control {
     /// They are parsed only here. From now on each change of the record is also applied to what the cores
     /// have.
     pub(super) async fn announce_record(&self) {
-        let keeper = self.keeper().ok().filter(|keeper| keeper.acts_by().0 > 0);
-        let access = match (self.rules_to_take_over(), keeper) {
+        let reconciler = self.reconciler().ok().filter(|reconciler| reconciler.acts_by().0 > 0);
+        let access = match (self.rules_to_take_over(), reconciler) {
             // The cluster's record does not have them all yet.
             (Some(left), _) => left,
-            (None, Some(keeper)) => KnownAccess { targets: keeper.list(TARGETS), hosts: keeper.list(HOSTS) },
+            (None, Some(reconciler)) => {
+                KnownAccess { targets: reconciler.list(TARGETS), hosts: reconciler.list(HOSTS) }
+            }
             // The node cannot read the cluster's record, or has not read it yet.
             (None, None) => self.record.borrow().get(KNOWN_ACCESS).unwrap_or_default(),
         };

@@ -13,7 +13,7 @@ use crate::member::floating::{
     ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, Here, HolderEntry, LAST_GROUP, address_key,
     free_group, has_holder_up, holder_key,
 };
-use crate::member::{Keeper, json};
+use crate::member::{Reconciler, json};
 
 /// The longest name of a network device: Linux's IFNAMSIZ without the zero.
 const DEVICE_BYTES_MAX: usize = 15;
@@ -66,9 +66,10 @@ impl Control {
     /// # Errors
     /// [`ControlError::ClusterFailed`].
     pub fn addresses(&self) -> Result<Vec<AddressStatus>> {
-        let keeper = self.keeper()?;
-        let entries = keeper.list::<AddressEntry>(ADDRESSES).into_iter();
-        let mut all: Vec<AddressStatus> = entries.map(|entry| self.address_status(&keeper, entry)).collect();
+        let reconciler = self.reconciler()?;
+        let entries = reconciler.list::<AddressEntry>(ADDRESSES).into_iter();
+        let mut all: Vec<AddressStatus> =
+            entries.map(|entry| self.address_status(&reconciler, entry)).collect();
         all.sort_by_key(|status| status.spec.address);
         Ok(all)
     }
@@ -78,10 +79,10 @@ impl Control {
     /// # Errors
     /// [`ControlError::ClusterFailed`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
     pub fn address(&self, address: IpAddr) -> Result<AddressStatus> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let key = address_key(address);
-        match (keeper.get::<AddressEntry>(&key), keeper.revision_of(&key)) {
-            (Some((entry, _)), _) => Ok(self.address_status(&keeper, entry)),
+        match (reconciler.get::<AddressEntry>(&key), reconciler.revision_of(&key)) {
+            (Some((entry, _)), _) => Ok(self.address_status(&reconciler, entry)),
             (None, Some(_)) => Err(unreadable(address.to_string())),
             (None, None) => Err(ControlError::not_found("address", &address.to_string())),
         }
@@ -93,7 +94,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::ClusterFailed`].
     pub fn unreadable_addresses(&self) -> Result<Vec<String>> {
-        Ok(unreadable_in(&*self.keeper()?))
+        Ok(unreadable_in(&*self.reconciler()?))
     }
 
     /// Declares a floating address; one of the nodes takes it within moments.
@@ -103,34 +104,34 @@ impl Control {
     /// [`ADDRESSES_MAX`]; [`ControlError::EntryUnreadable`] if there is an address whose portal group is not
     /// known.
     pub async fn add_address(&self, spec: AddressSpec) -> Result<AddressStatus> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         check_address(&spec)?;
-        check_nodes(&keeper, &spec)?;
+        check_nodes(&reconciler, &spec)?;
         let AddressSpec { address, prefix, device, nodes, prefer } = spec;
         let key = address_key(address);
-        if keeper.revision_of(&key).is_some() {
+        if reconciler.revision_of(&key).is_some() {
             return Err(ControlError::Exists { kind: "address", name: address.to_string() });
         }
-        if let Some(name) = unreadable_in(&keeper).pop() {
+        if let Some(name) = unreadable_in(&reconciler).pop() {
             return Err(unreadable(name));
         }
-        let entries = keeper.list::<AddressEntry>(ADDRESSES);
+        let entries = reconciler.list::<AddressEntry>(ADDRESSES);
         if entries.len() >= ADDRESSES_MAX {
             let reason = "limit reached: at most 32 floating IPs; remove unused ones";
             return Err(ControlError::Invalid { field: "address", reason });
         }
-        let last = keeper.get::<u16>(LAST_GROUP);
+        let last = reconciler.get::<u16>(LAST_GROUP);
         let group = free_group(last.as_ref().map(|(group, _)| *group), &entries);
         let group =
             group.ok_or(ControlError::Internal("fewer floating IPs than portal groups have used them up"))?;
         let entry = AddressEntry { address, prefix, device, nodes, prefer, group };
-        let transaction = Keeper::transaction()
+        let transaction = Reconciler::transaction()
             .expect(&key, None)
             .expect(LAST_GROUP, last.map(|(_, revision)| revision))
             .put(&key, json(&entry))
             .put(LAST_GROUP, json(&group));
-        keeper.commit(transaction).await?;
-        Ok(self.address_status(&keeper, entry))
+        reconciler.commit(transaction).await?;
+        Ok(self.address_status(&reconciler, entry))
     }
 
     /// Removes a floating address from the node that holds it. Sessions through it end.
@@ -138,12 +139,12 @@ impl Control {
     /// # Errors
     /// [`ControlError::ClusterFailed`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
     pub async fn remove_address(&self, address: IpAddr) -> Result<()> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let key = address_key(address);
-        let revision = keeper.revision_of(&key);
+        let revision = reconciler.revision_of(&key);
         self.address(address)?;
         // The holder updates its own entry when it has removed the address.
-        Ok(keeper.commit(Keeper::transaction().expect(&key, revision).delete(&key)).await?)
+        Ok(reconciler.commit(Reconciler::transaction().expect(&key, revision).delete(&key)).await?)
     }
 
     /// The state of the addresses on this node itself.
@@ -158,8 +159,8 @@ impl Control {
 
     /// The floating addresses of the cluster that this node is in, and those that are still on the machine.
     pub(super) fn own_addresses(&self) -> BTreeSet<IpAddr> {
-        let keeper = self.keeper().ok();
-        let declared = keeper.iter().flat_map(|keeper| keeper.list::<AddressEntry>(ADDRESSES));
+        let reconciler = self.reconciler().ok();
+        let declared = reconciler.iter().flat_map(|reconciler| reconciler.list::<AddressEntry>(ADDRESSES));
         let mut all: BTreeSet<IpAddr> = declared.map(|entry| entry.address).collect();
         all.extend(self.floating().all_here().into_keys());
         all
@@ -167,12 +168,12 @@ impl Control {
 
     /// The addresses that no node holds.
     pub(super) fn lost_addresses(&self) -> Vec<Fault> {
-        let Ok(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(reconciler) = self.reconciler() else { return Vec::new() };
         let now = rt::now();
         let fault = |(address, here): (IpAddr, Here)| {
             let since = here.lost_since?;
-            let (entry, _) = keeper.get::<AddressEntry>(&address_key(address))?;
-            let holders_up = has_holder_up(&keeper, &entry);
+            let (entry, _) = reconciler.get::<AddressEntry>(&address_key(address))?;
+            let holders_up = has_holder_up(&reconciler, &entry);
             Some(FaultKind::FloatingIpLost { address, holders_up }.lasting(now.since(since)))
         };
         self.floating().all_here().into_iter().filter_map(fault).collect()
@@ -181,31 +182,31 @@ impl Control {
     /// The addresses that are on this machine now, and their devices: the watcher removes them when this
     /// process is dead.
     pub(super) fn addresses_on(&self) -> Vec<AddressOn> {
-        let Ok(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(reconciler) = self.reconciler() else { return Vec::new() };
         let on = |address: IpAddr| {
-            let (entry, _) = keeper.get::<AddressEntry>(&address_key(address))?;
+            let (entry, _) = reconciler.get::<AddressEntry>(&address_key(address))?;
             Some(AddressOn { address, prefix: entry.prefix, device: entry.device })
         };
         self.floating().all_on().into_iter().filter_map(on).collect()
     }
 
-    fn address_status(&self, keeper: &Keeper, entry: AddressEntry) -> AddressStatus {
+    fn address_status(&self, reconciler: &Reconciler, entry: AddressEntry) -> AddressStatus {
         let AddressEntry { address, prefix, device, nodes, prefer, group } = entry;
         let key = holder_key(address);
-        let holder = keeper.get::<HolderEntry>(&key).map(|(holder, _)| holder);
+        let holder = reconciler.get::<HolderEntry>(&key).map(|(holder, _)| holder);
         AddressStatus {
             spec: AddressSpec { address, prefix, device, nodes, prefer },
             group,
             holder: holder.as_ref().map(|holder| (holder.node, holder.since)),
-            is_unreadable: holder.is_none() && keeper.revision_of(&key).is_some(),
+            is_unreadable: holder.is_none() && reconciler.revision_of(&key).is_some(),
             waits: holder.is_some_and(|holder| holder.unsure),
         }
     }
 }
 
 /// The addresses that this version cannot read.
-fn unreadable_in(keeper: &Keeper) -> Vec<String> {
-    let keys = keeper.unreadable::<AddressEntry>(ADDRESSES).into_iter();
+fn unreadable_in(reconciler: &Reconciler) -> Vec<String> {
+    let keys = reconciler.unreadable::<AddressEntry>(ADDRESSES).into_iter();
     keys.filter_map(|key| key.strip_prefix(ADDRESSES).map(str::to_owned)).collect()
 }
 
@@ -253,10 +254,10 @@ fn check_address(spec: &AddressSpec) -> Result<()> {
 }
 
 /// Checks that the nodes in the declaration exist, and that the address is not a node's own one.
-fn check_nodes(keeper: &Keeper, spec: &AddressSpec) -> Result<()> {
+fn check_nodes(reconciler: &Reconciler, spec: &AddressSpec) -> Result<()> {
     let invalid = |field, reason| Err(ControlError::Invalid { field, reason });
     for number in spec.nodes.iter().chain(&spec.prefer) {
-        let known = keeper.get::<NodeEntry>(&node_key(NodeId(*number)));
+        let known = reconciler.get::<NodeEntry>(&node_key(NodeId(*number)));
         let (entry, _) = known.ok_or_else(|| ControlError::not_found("node", &number.to_string()))?;
         if entry.witness {
             return invalid("nodes", "a witness has no volumes: choose nodes that have");
@@ -269,7 +270,7 @@ fn check_nodes(keeper: &Keeper, spec: &AddressSpec) -> Result<()> {
         );
     }
     let has = |addresses: &[SocketAddr]| addresses.iter().any(|own| own.ip() == spec.address);
-    if keeper.nodes().iter().any(|(node, _)| has(&node.addresses) || has(&node.portals)) {
+    if reconciler.nodes().iter().any(|(node, _)| has(&node.addresses) || has(&node.portals)) {
         return invalid(
             "address",
             "this is a node's own address (`ursa node list`): choose an unused address",

@@ -333,7 +333,7 @@ impl Changing {
     fn tell(&self) {
         let Some((code, is_shared, text)) = told_as(&self.work) else { return };
         let events = self.control.events();
-        match self.control.keeper() {
+        match self.control.reconciler() {
             Ok(_) if is_shared => {}
             // The record may have emitted it already.
             Ok(_) => events.tell_unless_told(self.began, self.event(code, text)),

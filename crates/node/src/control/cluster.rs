@@ -26,7 +26,7 @@ use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError, Result};
 use crate::config::RecordEngine;
 use crate::copies::{Copies, LinkHandler, LinkRoles, NodeEntry, node_key, peer};
-use crate::member::{ClusterError, Engine, Keeper, RECORD_DEADLINE};
+use crate::member::{ClusterError, Engine, RECORD_DEADLINE, Reconciler};
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 
@@ -291,17 +291,17 @@ impl Control {
         let _record = changing.hold([Thing::Record]).await?;
         let place = self.place().filter(|place| place.is_private() && !listen.is_empty());
         let Some(place) = place else { return Err(EnterError::Already.into()) };
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         try_to_listen(&listen, &[]).await?;
         let place = Place { listen: listen.clone(), ..place };
         self.commit(changing, vec![set(CLUSTER.into(), &place)]).await?;
-        keeper.links().listen(listen).await;
+        reconciler.links().listen(listen).await;
         // Its next announcement has them.
         let is_known = || {
-            let entry = keeper.get::<NodeEntry>(&node_key(keeper.me()));
-            entry.is_some_and(|(entry, _)| entry.addresses == keeper.addresses())
+            let entry = reconciler.get::<NodeEntry>(&node_key(reconciler.me()));
+            entry.is_some_and(|(entry, _)| entry.addresses == reconciler.addresses())
         };
-        keeper.until(RECORD_DEADLINE, is_known).await;
+        reconciler.until(RECORD_DEADLINE, is_known).await;
         Ok(())
     }
 
@@ -330,7 +330,7 @@ impl Control {
         self.change(Doing::JoinCluster.of(&self.host.name), NOTHING, |control, changing| async move {
             // The record of the cluster that the node leaves takes part in all changes of its volumes. A node
             // that has lost its files changes none.
-            let volumes = match control.keeper() {
+            let volumes = match control.reconciler() {
                 Ok(_) => Some(changing.hold(control.pools_and_volumes()).await?),
                 Err(_) => None,
             };
@@ -366,7 +366,7 @@ impl Control {
                 Some(former) => {
                     let changes = [set(CLUSTER.into(), &place)].into_iter().chain(also);
                     control.leave_for(&changing, former, changes.collect()).await?;
-                    // Changes that wait for their turn may still have the former keeper.
+                    // Changes that wait for their turn may still have the former reconciler.
                     drop((volumes, record, frozen));
                     control.begin_elsewhere().await
                 }
@@ -374,9 +374,9 @@ impl Control {
             control.follow_portal_group(group_before).await;
             control.begun_in_cluster(begun).await?;
             // Some of them may have been deleted from the record since.
-            if let (Some(admitted), Ok(keeper)) = (admitted, control.keeper()) {
+            if let (Some(admitted), Ok(reconciler)) = (admitted, control.reconciler()) {
                 let revision = replica::Revision(admitted.revision);
-                rt::spawn(async move { control.follow_rules_of_record(keeper, revision).await }).detach();
+                rt::spawn(async move { control.follow_rules_of_record(reconciler, revision).await }).detach();
             }
             Ok(())
         })
@@ -410,17 +410,17 @@ impl Control {
     /// # Errors
     /// As [`Control::force_new_cluster`].
     pub async fn check_new_cluster(&self) -> Result<Vec<u16>> {
-        let keeper = self.keeper()?;
-        if !keeper.nodes_vote() {
+        let reconciler = self.reconciler()?;
+        if !reconciler.nodes_vote() {
             return Err(ControlError::RecordInEtcd {
                 what: "a node cannot be forced into a new cluster",
                 instead: "volumes keep running without etcd; if it is lost for good, restore it from its newest backup (see docs/use/cluster.md)",
             });
         }
         // Only a majority can answer this read; and no other node may be up that could be part of one.
-        let works = keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok();
-        let mut others = keeper.nodes();
-        others.retain(|(node, _)| NodeId(node.id) != keeper.me());
+        let works = reconciler.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok();
+        let mut others = reconciler.nodes();
+        others.retain(|(node, _)| NodeId(node.id) != reconciler.me());
         let there = others.iter().find(|(_, up)| *up).map(|(node, _)| node.id);
         match (works, there) {
             (true, _) => Err(ControlError::ClusterWorks),
@@ -438,7 +438,9 @@ impl Control {
                 return Err(EnterError::Malformed(place).into());
             }
             // The node may have joined again, or left, while this change waited for its turn.
-            let Some(place) = control.place().filter(|_| control.keeper().is_err()) else { return Ok(()) };
+            let Some(place) = control.place().filter(|_| control.reconciler().is_err()) else {
+                return Ok(());
+            };
             if place.leave {
                 return control.leave_for_its_own(&changing, &place).await;
             }
@@ -545,35 +547,35 @@ impl Control {
                 .map(|member| peer(member.node, &member.addresses, &LinkRoles::new()))
                 .collect(),
         );
-        let keeper = Keeper::start(copies, store, watch, links, engine, self.forks());
-        self.let_nodes_join(&keeper, config.unix_now);
+        let reconciler = Reconciler::start(copies, store, watch, links, engine, self.forks());
+        self.let_nodes_join(&reconciler, config.unix_now);
         // It must not be cancelled while it compares copies: it ends between two parts.
-        rt::spawn(Rc::clone(self).verify_by_schedule(Rc::clone(&keeper))).detach();
+        rt::spawn(Rc::clone(self).verify_by_schedule(Rc::clone(&reconciler))).detach();
         let tasks = vec![
-            rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper), authority)),
-            rt::spawn(Rc::clone(self).tidy_copies(Rc::clone(&keeper))),
-            rt::spawn(Rc::clone(self).keep_recorded(Rc::clone(&keeper))),
-            rt::spawn(Rc::clone(self).hold_addresses(Rc::clone(&keeper))),
-            rt::spawn(Rc::clone(self).keep_pool_marks(Rc::clone(&keeper))),
-            rt::spawn(Rc::clone(self).keep_access(Rc::clone(&keeper))),
-            rt::spawn(Rc::clone(self).keep_voters(keeper)),
+            rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&reconciler), authority)),
+            rt::spawn(Rc::clone(self).tidy_copies(Rc::clone(&reconciler))),
+            rt::spawn(Rc::clone(self).keep_recorded(Rc::clone(&reconciler))),
+            rt::spawn(Rc::clone(self).hold_addresses(Rc::clone(&reconciler))),
+            rt::spawn(Rc::clone(self).keep_pool_marks(Rc::clone(&reconciler))),
+            rt::spawn(Rc::clone(self).keep_access(Rc::clone(&reconciler))),
+            rt::spawn(Rc::clone(self).keep_voters(reconciler)),
         ];
         drop(self.life.replace(tasks));
         Ok(())
     }
 
     /// Keeps the cluster's record up to date about where this life of the node is reached.
-    async fn say_that_it_is_there(self: Rc<Control>, keeper: Rc<Keeper>, authority: bool) {
-        while !keeper.is_stopping() {
+    async fn say_that_it_is_there(self: Rc<Control>, reconciler: Rc<Reconciler>, authority: bool) {
+        while !reconciler.is_stopping() {
             let portals = Shard::current().portals();
-            match self.announce_node(&keeper, &self.host.name, portals, authority).await {
+            match self.announce_node(&reconciler, &self.host.name, portals, authority).await {
                 Ok(()) => {}
                 Err(error) => {
                     tracing::debug!(%error, "the cluster's record does not know of this node yet")
                 }
             }
             // Copies are opened only after that.
-            let pause = if keeper.knows_this_life() { ANNOUNCE_AGAIN } else { ANNOUNCE_SOON };
+            let pause = if reconciler.knows_this_life() { ANNOUNCE_AGAIN } else { ANNOUNCE_SOON };
             rt::sleep(pause).await;
         }
     }
@@ -729,7 +731,7 @@ fn embedded(path: &Path, witness: bool) -> Result<Embedded, EnterError> {
 
 /// Sends a message of the engine over a control link. Runs on core 0.
 fn send_record(to: cluster::NodeId, bytes: Vec<u8>) {
-    if let Some(keeper) = Shard::current().copies().and_then(|copies| copies.keeper()) {
-        keeper.send_record(NodeId(to.get()), bytes);
+    if let Some(reconciler) = Shard::current().copies().and_then(|copies| copies.reconciler()) {
+        reconciler.send_record(NodeId(to.get()), bytes);
     }
 }

@@ -38,7 +38,7 @@ use crate::copies::{
     policy_key, split_key, verification_key, volume_key, volume_name_key,
 };
 use crate::data::VolumeId;
-use crate::member::{ClusterError, Keeper, json};
+use crate::member::{ClusterError, Reconciler, json};
 use crate::shard::{NodePortals, Shard};
 
 /// How many times growing a volume is repeated because copies were added meanwhile.
@@ -49,13 +49,13 @@ pub(super) const HEARD_WITHIN: Duration = Duration::from_secs(3);
 const HEARD_EVERY: Duration = Duration::from_millis(50);
 
 impl Control {
-    /// The keeper of the node's copies.
+    /// The reconciler of the node's copies.
     ///
     /// # Errors
     /// Why the node has none: [`ControlError::ClusterFailed`].
-    pub fn keeper(&self) -> Result<Rc<Keeper>> {
-        let keeper = Shard::current().copies().and_then(|copies| copies.keeper());
-        keeper.ok_or_else(|| self.why_no_part())
+    pub fn reconciler(&self) -> Result<Rc<Reconciler>> {
+        let reconciler = Shard::current().copies().and_then(|copies| copies.reconciler());
+        reconciler.ok_or_else(|| self.why_no_part())
     }
 
     /// Why the node does not take part in its cluster.
@@ -82,17 +82,17 @@ impl Control {
         (0..info.stripe.slices()).filter(|index| info.stripe.slice_len(*index, info.capacity).0 > 0).count()
     }
 
-    /// The keeper, for a change of this volume in the record.
+    /// The reconciler, for a change of this volume in the record.
     ///
     /// # Errors
     /// [`ControlError::NotReplicated`]: the record does not list the volume.
     /// [`ClusterError::Unreadable`].
-    fn recording(&self, info: &VolumeInfo) -> Result<Rc<Keeper>> {
-        let keeper = self.keeper()?;
-        keeper.check_entry(&volume_key(info.id))?;
-        match info.is_sole() && !keeper.has(info.id) {
+    fn recording(&self, info: &VolumeInfo) -> Result<Rc<Reconciler>> {
+        let reconciler = self.reconciler()?;
+        reconciler.check_entry(&volume_key(info.id))?;
+        match info.is_sole() && !reconciler.has(info.id) {
             true => Err(ControlError::NotReplicated(info.name.clone())),
-            false => Ok(keeper),
+            false => Ok(reconciler),
         }
     }
 
@@ -104,11 +104,11 @@ impl Control {
         info: &VolumeInfo,
         size: ByteLen,
     ) -> Result<()> {
-        let keeper = self.recording(info)?;
+        let reconciler = self.recording(info)?;
         let capacity = whole_blocks(size, info.block_size)?;
         let mut grown: BTreeSet<(u16, u64)> = BTreeSet::new();
         for _ in 0..GROW_TRIES_MAX {
-            let entry = keeper.volume(info.id).map(|volume| volume.entry);
+            let entry = reconciler.volume(info.id).map(|volume| volume.entry);
             let entry = entry.ok_or_else(|| ControlError::not_found("volume", &info.name))?;
             let from = ByteLen(entry.size);
             if capacity < from {
@@ -121,17 +121,17 @@ impl Control {
                 return Err(ControlError::TooSmallToGrow(entry.name));
             }
             for copy in entry.copies.iter().filter(|copy| !grown.contains(&(copy.node, copy.made))) {
-                if NodeId(copy.node) == keeper.me() {
+                if NodeId(copy.node) == reconciler.me() {
                     self.grow_copy_here(changing, &entry.id, capacity).await?;
                     continue;
                 }
                 changing.waits_for(WaitsFor::Nodes(vec![copy.node]));
                 let ask = Ask::GrowCopy { id: entry.id.clone(), size: capacity.0 };
-                keeper.ask(NodeId(copy.node), ask).await?;
+                reconciler.ask(NodeId(copy.node), ask).await?;
             }
             grown.extend(entry.copies.iter().map(|copy| (copy.node, copy.made)));
             changing.waits_for(WaitsFor::ClusterRecord);
-            let made = self.change_entry(&keeper, info.id, None, |entry| {
+            let made = self.change_entry(&reconciler, info.id, None, |entry| {
                 if entry.copies.iter().any(|copy| !grown.contains(&(copy.node, copy.made))) {
                     return Err(ControlError::Cluster(ClusterError::Conflict(entry.name.clone())));
                 }
@@ -164,10 +164,10 @@ impl Control {
         info: &VolumeInfo,
         change: SpaceChange,
     ) -> Result<()> {
-        let keeper = self.recording(info)?;
+        let reconciler = self.recording(info)?;
         let mut given: BTreeSet<(u16, u64)> = BTreeSet::new();
         for _ in 0..GROW_TRIES_MAX {
-            let entry = keeper.volume(info.id).map(|volume| volume.entry);
+            let entry = reconciler.volume(info.id).map(|volume| volume.entry);
             let entry = entry.ok_or_else(|| ControlError::not_found("volume", &info.name))?;
             let before = SpacePolicy::from(entry.space);
             let space = change.of(before);
@@ -177,17 +177,17 @@ impl Control {
                 if !grows || given.contains(&(copy.node, copy.made)) {
                     continue;
                 }
-                if NodeId(copy.node) == keeper.me() {
+                if NodeId(copy.node) == reconciler.me() {
                     self.set_space_here(changing, &entry.id, space).await?;
                 } else {
                     changing.waits_for(WaitsFor::Nodes(vec![copy.node]));
                     let ask = Ask::SetSpace { id: entry.id.clone(), space: space.into() };
-                    keeper.ask(NodeId(copy.node), ask).await?;
+                    reconciler.ask(NodeId(copy.node), ask).await?;
                 }
                 given.insert((copy.node, copy.made));
             }
             changing.waits_for(WaitsFor::ClusterRecord);
-            let made = self.change_entry(&keeper, info.id, None, |now| {
+            let made = self.change_entry(&reconciler, info.id, None, |now| {
                 let is_given = |copy: &CopyEntry| given.contains(&(copy.node, copy.made));
                 if now.space != entry.space || grows && !now.copies.iter().all(is_given) {
                     return Err(ControlError::Cluster(ClusterError::Conflict(now.name.clone())));
@@ -216,8 +216,8 @@ impl Control {
         info: &VolumeInfo,
         compression: Compression,
     ) -> Result<()> {
-        let keeper = self.recording(info)?;
-        self.change_entry(&keeper, info.id, None, |entry| {
+        let reconciler = self.recording(info)?;
+        self.change_entry(&reconciler, info.id, None, |entry| {
             check_compressible(entry.shape.kind == VolumeKind::Log)?;
             Ok((VolumeEntry { compression: compression.into(), ..entry.clone() }, None))
         })
@@ -229,22 +229,22 @@ impl Control {
 
     /// Renames a volume of the record. Its nodes' pools follow automatically.
     pub(super) async fn rename_replicated(&self, info: &VolumeInfo, name: &str) -> Result<()> {
-        let keeper = self.keeper()?;
-        if keeper.revision_of(&volume_name_key(name)).is_some() {
+        let reconciler = self.reconciler()?;
+        if reconciler.revision_of(&volume_name_key(name)).is_some() {
             return Err(ControlError::Exists { kind: "volume", name: name.to_owned() });
         }
         let key = volume_key(info.id);
-        let known = keeper.get::<VolumeEntry>(&key);
+        let known = reconciler.get::<VolumeEntry>(&key);
         let (entry, revision) = known.ok_or_else(|| ControlError::not_found("volume", &info.name))?;
         let before = volume_name_key(&entry.name);
-        let transaction = Keeper::transaction()
+        let transaction = Reconciler::transaction()
             .expect(&key, Some(revision))
-            .expect(&before, keeper.revision_of(&before))
+            .expect(&before, reconciler.revision_of(&before))
             .expect(&volume_name_key(name), None)
             .put(&key, json(&VolumeEntry { name: name.to_owned(), ..entry }))
             .delete(&before)
             .put(&volume_name_key(name), json(&info.id.to_string()));
-        Ok(keeper.commit(transaction).await?)
+        Ok(reconciler.commit(transaction).await?)
     }
 
     /// Whether this node's data of a volume is one of its copies: the cluster's record lists the volume, or
@@ -253,11 +253,11 @@ impl Control {
     /// If the volume was deleted while this node was down, it is not.
     pub(super) async fn is_recorded(&self, id: VolumeId) -> Result<bool> {
         // Unknown while the node does not take part in its cluster.
-        let keeper = self.keeper()?;
-        if self.being_made.borrow().contains_key(&id) || keeper.volume(id).is_some() {
+        let reconciler = self.reconciler()?;
+        if self.being_made.borrow().contains_key(&id) || reconciler.volume(id).is_some() {
             return Ok(true);
         }
-        let found = keeper.store().get(&volume_key(id), super::forks::ASK_RECORD).await;
+        let found = reconciler.store().get(&volume_key(id), super::forks::ASK_RECORD).await;
         Ok(found.map_err(ClusterError::from)?.is_some())
     }
 
@@ -269,20 +269,20 @@ impl Control {
         name: &str,
     ) -> Result<()> {
         changing.waits_for(WaitsFor::ClusterRecord);
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let key = volume_key(id);
         let (entry, revision) =
-            keeper.get::<VolumeEntry>(&key).ok_or_else(|| ControlError::not_found("volume", name))?;
-        if keeper.fork_of(&entry).is_some() {
+            reconciler.get::<VolumeEntry>(&key).ok_or_else(|| ControlError::not_found("volume", name))?;
+        if reconciler.fork_of(&entry).is_some() {
             return Err(ControlError::Forked(entry.name));
         }
-        let mut transaction = without_volume(&keeper, &entry, id, revision);
+        let mut transaction = without_volume(&reconciler, &entry, id, revision);
         let mut nodes: Vec<NodeId> = entry.copies.iter().map(|copy| NodeId(copy.node)).collect();
         // Copies that were removed but not yet deleted go with it.
         nodes.extend(entry.dropped.iter().map(|dropped| NodeId(dropped.node)));
         nodes.sort_unstable();
         nodes.dedup();
-        if keeper.remembers_deleted() {
+        if reconciler.remembers_deleted() {
             let deleted = DeletedVolume {
                 id: entry.id,
                 name: entry.name,
@@ -290,14 +290,14 @@ impl Control {
             };
             transaction = transaction.expect(&deleted_key(id), None).put(&deleted_key(id), json(&deleted));
         }
-        keeper.commit(transaction).await?;
+        reconciler.commit(transaction).await?;
         // The volume is deleted now, even if this fails. Each node that the entry lists then cleans up and
         // confirms it, because only that node knows whether one of its closed pools may still hold something.
-        let is_here = nodes.contains(&keeper.me());
-        nodes.retain(|node| *node != keeper.me());
+        let is_here = nodes.contains(&reconciler.me());
+        nodes.retain(|node| *node != reconciler.me());
         if !nodes.is_empty() {
             changing.waits_for(WaitsFor::Nodes(nodes.iter().map(|node| node.0).collect()));
-            drop_copies(&keeper, &nodes, id, None).await;
+            drop_copies(&reconciler, &nodes, id, None).await;
         }
         if is_here && let Err(error) = self.drop_copy_here(changing, id, false).await {
             tracing::warn!(volume = %id, %error, "a copy of a deleted volume was left on this node for now");
@@ -307,8 +307,9 @@ impl Control {
 
     /// Applies changes of the cluster's targets or hosts at these keys.
     pub(crate) async fn act_by_cluster(&self, keys: &BTreeSet<String>) {
-        let Ok(keeper) = self.keeper() else { return };
-        let changes: Vec<AccessChange> = keys.iter().filter_map(|key| access_change(&keeper, key)).collect();
+        let Ok(reconciler) = self.reconciler() else { return };
+        let changes: Vec<AccessChange> =
+            keys.iter().filter_map(|key| access_change(&reconciler, key)).collect();
         if changes.is_empty() {
             return;
         }
@@ -319,87 +320,91 @@ impl Control {
     /// Updates this node's entry in the cluster's record: portals, version, cores, and when this life began.
     pub(crate) async fn announce_node(
         self: &Rc<Control>,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         name: &str,
         portals: Vec<SocketAddr>,
         authority: bool,
     ) -> Result<()> {
-        let key = node_key(keeper.me());
-        let known = keeper.get::<NodeEntry>(&key);
-        if let Some((node, _)) = known.as_ref().filter(|(node, _)| !Control::is_own_life(keeper, node)) {
-            return self.give_life_up(keeper, node.incarnation).await;
+        let key = node_key(reconciler.me());
+        let known = reconciler.get::<NodeEntry>(&key);
+        if let Some((node, _)) = known.as_ref().filter(|(node, _)| !Control::is_own_life(reconciler, node)) {
+            return self.give_life_up(reconciler, node.incarnation).await;
         }
         let entry = NodeEntry {
-            id: keeper.me().0,
+            id: reconciler.me().0,
             name: name.to_owned(),
-            addresses: keeper.addresses(),
-            portals: told_portals(&portals, &keeper.addresses()),
+            addresses: reconciler.addresses(),
+            portals: told_portals(&portals, &reconciler.addresses()),
             portal_group: self.portal_group(),
             identity: self.host.id.to_string(),
             witness: known.as_ref().is_some_and(|(node, _)| node.witness),
-            incarnation: keeper.incarnation().0,
+            incarnation: reconciler.incarnation().0,
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             authority,
             cores: u16::try_from(rt::cores()).ok(),
             started: self.started,
-            start: keeper.start_number(),
+            start: reconciler.start_number(),
         };
         if known.as_ref().is_some_and(|(node, _)| *node == entry) {
             return Ok(());
         }
         let revision = known.map(|(_, revision)| revision);
-        let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&entry));
+        let transaction = Reconciler::transaction().expect(&key, revision).put(&key, json(&entry));
         // A node that another one let join already has an entry. Only the node that created the cluster adds
         // its own, before there are others. Any other node without an entry was removed.
         let transaction = if revision.is_none() { transaction.expect(NEXT_NODE, None) } else { transaction };
-        Ok(keeper.commit(transaction).await?)
+        Ok(reconciler.commit(transaction).await?)
     }
 }
 
 /// A transaction that removes everything that the record has of a volume.
 fn without_volume(
-    keeper: &Keeper,
+    reconciler: &Reconciler,
     entry: &VolumeEntry,
     id: VolumeId,
     revision: cluster::Revision,
 ) -> Transaction {
     let (key, name_key) = (volume_key(id), volume_name_key(&entry.name));
-    let transaction = Keeper::transaction()
+    let transaction = Reconciler::transaction()
         .expect(&key, Some(revision))
-        .expect(&name_key, keeper.revision_of(&name_key))
+        .expect(&name_key, reconciler.revision_of(&name_key))
         .delete(&key)
         .delete(&name_key);
     let also = [policy_key(id), split_key(id), verification_key(id), differing_key(id)];
-    also.into_iter().fold(transaction, |transaction, also| match keeper.revision_of(&also) {
+    also.into_iter().fold(transaction, |transaction, also| match reconciler.revision_of(&also) {
         Some(revision) => transaction.expect(&also, Some(revision)).delete(&also),
         None => transaction,
     })
 }
 
-fn access_change(keeper: &Keeper, key: &str) -> Option<AccessChange> {
+fn access_change(reconciler: &Reconciler, key: &str) -> Option<AccessChange> {
     // An entry that cannot be read was not deleted.
-    if keeper.is_unreadable(key) {
+    if reconciler.is_unreadable(key) {
         return None;
     }
     if let Some(name) = key.strip_prefix(TARGETS) {
         let name: TargetName = name.parse().ok()?;
         Some(
-            keeper
+            reconciler
                 .get(key)
                 .map_or(AccessChange::DeleteTarget(name), |(target, _)| AccessChange::SetTarget(target)),
         )
     } else if let Some(name) = key.strip_prefix(HOSTS) {
         let name: HostName = name.parse().ok()?;
-        Some(keeper.get(key).map_or(AccessChange::DeleteHost(name), |(host, _)| AccessChange::SetHost(host)))
+        Some(
+            reconciler
+                .get(key)
+                .map_or(AccessChange::DeleteHost(name), |(host, _)| AccessChange::SetHost(host)),
+        )
     } else {
         None
     }
 }
 
 /// Waits a moment for the node's heartbeats: the two nodes may only just have connected again.
-pub(super) async fn until_heard(keeper: &Keeper, node: NodeId) {
+pub(super) async fn until_heard(reconciler: &Reconciler, node: NodeId) {
     let until = rt::now() + HEARD_WITHIN;
-    while !keeper.hears(node) && rt::now() < until {
+    while !reconciler.hears(node) && rt::now() < until {
         rt::sleep(HEARD_EVERY).await;
     }
 }
@@ -407,13 +412,13 @@ pub(super) async fn until_heard(keeper: &Keeper, node: NodeId) {
 /// Repeats `look` until it finds nodes that can take copies, or for a few seconds.
 ///
 /// A node that has just started or joined is up in a moment, and one on a busy machine may be late.
-pub(super) async fn once_heard<T>(keeper: &Keeper, look: impl Fn() -> Result<T>) -> Result<T> {
+pub(super) async fn once_heard<T>(reconciler: &Reconciler, look: impl Fn() -> Result<T>) -> Result<T> {
     let until = rt::now() + HEARD_WITHIN;
     loop {
         let found = look();
         let is_missed = matches!(found, Err(ControlError::NodeNotThere(_) | ControlError::Copies { .. }));
-        let takes_copies = |node: &NodeEntry| !node.witness && !keeper.is_in_maintenance(NodeId(node.id));
-        let may_come = || keeper.nodes().iter().any(|(node, alive)| !alive && takes_copies(node));
+        let takes_copies = |node: &NodeEntry| !node.witness && !reconciler.is_in_maintenance(NodeId(node.id));
+        let may_come = || reconciler.nodes().iter().any(|(node, alive)| !alive && takes_copies(node));
         if !is_missed || rt::now() >= until || !may_come() {
             return found;
         }
@@ -426,14 +431,14 @@ pub(super) async fn once_heard<T>(keeper: &Keeper, look: impl Fn() -> Result<T>)
 /// A node that cannot be reached keeps its copy, and shows it, until it finds the volume among the record's
 /// deleted ones ([`Control::tidy_copies`]).
 pub(super) async fn drop_copies(
-    keeper: &Rc<Keeper>,
+    reconciler: &Rc<Reconciler>,
     nodes: &[NodeId],
     id: VolumeId,
     asker: Option<u64>,
 ) -> Vec<NodeId> {
     let mut dropped = Vec::new();
     for node in nodes {
-        match keeper.ask(*node, Ask::DropCopy { id: id.to_string(), asker }).await {
+        match reconciler.ask(*node, Ask::DropCopy { id: id.to_string(), asker }).await {
             Ok(_) => dropped.push(*node),
             Err(error) => {
                 tracing::warn!(volume = %id, node = node.0, %error, "a copy was left on a node for now");
@@ -447,17 +452,23 @@ pub(super) async fn drop_copies(
 ///
 /// The nodes that could not be reached find the volume among the record's deleted ones: no other volume ever
 /// gets its identity.
-async fn drop_new(keeper: &Rc<Keeper>, nodes: &[NodeId], id: VolumeId, name: &VolumeName, asker: u64) {
-    let dropped = drop_copies(keeper, nodes, id, Some(asker)).await;
+async fn drop_new(
+    reconciler: &Rc<Reconciler>,
+    nodes: &[NodeId],
+    id: VolumeId,
+    name: &VolumeName,
+    asker: u64,
+) {
+    let dropped = drop_copies(reconciler, nodes, id, Some(asker)).await;
     let left: Vec<u16> = nodes.iter().filter(|node| !dropped.contains(node)).map(|node| node.0).collect();
-    if left.is_empty() || !keeper.remembers_deleted() {
+    if left.is_empty() || !reconciler.remembers_deleted() {
         return;
     }
     let deleted = DeletedVolume { id: id.to_string(), name: name.to_string(), nodes: left };
     let key = deleted_key(id);
     let transaction =
-        Keeper::transaction().expect(&volume_key(id), None).expect(&key, None).put(&key, json(&deleted));
-    if let Err(error) = keeper.commit(transaction).await {
+        Reconciler::transaction().expect(&volume_key(id), None).expect(&key, None).put(&key, json(&deleted));
+    if let Err(error) = reconciler.commit(transaction).await {
         tracing::warn!(volume = %name, %error, "the cluster's record could not be updated: copies of a volume that was not created stay on some nodes");
     }
 }
@@ -466,10 +477,12 @@ impl Control {
     /// Updates the paths to copies in all units, and the portals of the other nodes that initiators are
     /// shown.
     pub(crate) async fn show_paths_of_copies(&self) {
-        let Ok(keeper) = self.keeper() else { return };
+        let Ok(reconciler) = self.reconciler() else { return };
         // First the nodes, which the paths name.
-        let others =
-            keeper.nodes().into_iter().filter(|(node, _)| NodeId(node.id) != keeper.me() && !node.witness);
+        let others = reconciler
+            .nodes()
+            .into_iter()
+            .filter(|(node, _)| NodeId(node.id) != reconciler.me() && !node.witness);
         let portals = others.filter_map(|(node, _)| {
             let portals = NodePortals { addresses: node.portals, group: node.portal_group };
             Some((NodeNumber::new(node.id.into())?, portals))
@@ -481,11 +494,13 @@ impl Control {
         }
         let mut after = None;
         loop {
-            let (some, next) = keeper.some_paths(after);
+            let (some, next) = reconciler.some_paths(after);
             let is_shown = |id: &VolumeId, paths: &Paths| self.shown_paths.borrow().get(id) == Some(paths);
             for (id, _) in some.into_iter().filter(|(id, paths)| !is_shown(id, paths)) {
                 // The current paths: another task may have updated them while this one waited for the cores.
-                let Some(paths) = keeper.paths_of(id).filter(|paths| !is_shown(&id, paths)) else { continue };
+                let Some(paths) = reconciler.paths_of(id).filter(|paths| !is_shown(&id, paths)) else {
+                    continue;
+                };
                 self.shown_paths.borrow_mut().insert(id, paths.clone());
                 self.set_paths(id, paths).await;
             }

@@ -191,17 +191,17 @@ impl Control {
     }
 
     fn record_lost(&self) -> Option<Fault> {
-        let error = self.keeper().ok()?.record_trouble()?;
+        let error = self.reconciler().ok()?.record_trouble()?;
         Some(FaultKind::RecordLost { error }.into())
     }
 
     fn unreadable_entries(&self) -> Option<Fault> {
-        let keys = self.keeper().ok()?.unreadable_keys();
+        let keys = self.reconciler().ok()?.unreadable_keys();
         (!keys.is_empty()).then(|| FaultKind::RecordEntriesUnreadable { keys }.into())
     }
 
     fn expelled(&self) -> Option<Fault> {
-        let kind = match self.keeper().ok()?.expelled()? {
+        let kind = match self.reconciler().ok()?.expelled()? {
             Expelled::Removed => FaultKind::RemovedFromCluster,
             Expelled::GivenUp => FaultKind::LeftBehind,
         };
@@ -215,32 +215,33 @@ impl Control {
     }
 
     fn missing_addresses(&self) -> Vec<Fault> {
-        let missing = self.keeper().map(|keeper| keeper.links().missing_addresses()).unwrap_or_default();
+        let missing =
+            self.reconciler().map(|reconciler| reconciler.links().missing_addresses()).unwrap_or_default();
         let fault =
             |(address, error): (SocketAddr, String)| FaultKind::LinkAddressMissing { address, error }.into();
         missing.into_iter().map(fault).collect()
     }
 
     fn record_stalled(&self) -> Option<Fault> {
-        let (stall, age) = self.keeper().ok()?.stalled()?;
+        let (stall, age) = self.reconciler().ok()?.stalled()?;
         let data_dir = Shard::current().config().data_dir.clone();
         Some(FaultKind::RecordStalled { stall: stall.code(), data_dir }.lasting(age))
     }
 
     fn logins_refused(&self) -> Option<Fault> {
-        self.keeper().ok()?.refuses_logins().then(|| FaultKind::LoginsRefused.into())
+        self.reconciler().ok()?.refuses_logins().then(|| FaultKind::LoginsRefused.into())
     }
 
     /// The nodes that are up but not reached from here. A node that no node reaches is down, and not listed.
     fn cut_off(&self) -> Vec<Fault> {
-        let Ok(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(reconciler) = self.reconciler() else { return Vec::new() };
         let names = self.node_names();
         let fault = |(node, age): (NodeId, Duration)| {
-            let reached_by = keeper.reached_by(node).into_iter().map(|node| node.0).collect();
-            FaultKind::NodeCutOff { node: node.0, heard: keeper.hears(node), reached_by }.lasting(age)
+            let reached_by = reconciler.reached_by(node).into_iter().map(|node| node.0).collect();
+            FaultKind::NodeCutOff { node: node.0, heard: reconciler.hears(node), reached_by }.lasting(age)
         };
         let is_member = |(node, _): &(NodeId, Duration)| names.contains_key(&node.0);
-        keeper.cuts().into_iter().filter(is_member).map(fault).collect()
+        reconciler.cuts().into_iter().filter(is_member).map(fault).collect()
     }
 }
 

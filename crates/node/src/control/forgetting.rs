@@ -231,7 +231,7 @@ impl Control {
     ///
     /// Volumes that other nodes have, or may have, are not lost.
     async fn maps_to(&self, volumes: Option<&[VolumeInfo]>) -> Vec<LostMap> {
-        let (access, keeper) = (self.access(), self.keeper().ok());
+        let (access, reconciler) = (self.access(), self.reconciler().ok());
         let mapped: BTreeSet<VolumeId> =
             access.targets().flat_map(|target| &target.maps).map(|map| map.volume).collect();
         let may_be_lost = |id: &VolumeId| match volumes {
@@ -240,7 +240,7 @@ impl Control {
         };
         // `None` if the cluster's record does not list it.
         let has_other_copy = |id: &VolumeId| {
-            let entry = keeper.as_ref()?.volume(*id)?.entry;
+            let entry = reconciler.as_ref()?.volume(*id)?.entry;
             Some(entry.copies.iter().any(|copy| copy.node != self.number()))
         };
         let mut lost: BTreeSet<VolumeId> = mapped.into_iter().filter(may_be_lost).collect();
@@ -264,12 +264,15 @@ impl Control {
 
     /// Which of these volumes another node has; all of them if a node does not respond.
     async fn may_be_elsewhere(&self, volumes: &[VolumeId]) -> BTreeSet<VolumeId> {
-        let Some(keeper) = self.keeper().ok().filter(|_| !volumes.is_empty()) else { return BTreeSet::new() };
-        let nodes = keeper.nodes().into_iter().map(|(node, _)| node);
-        let others = nodes.filter(|node| !node.witness && node.id != keeper.me().0);
+        let Some(reconciler) = self.reconciler().ok().filter(|_| !volumes.is_empty()) else {
+            return BTreeSet::new();
+        };
+        let nodes = reconciler.nodes().into_iter().map(|(node, _)| node);
+        let others = nodes.filter(|node| !node.witness && node.id != reconciler.me().0);
         let ask = |node: NodeEntry| {
-            let (keeper, ids) = (Rc::clone(&keeper), volumes.iter().map(ToString::to_string).collect());
-            async move { keeper.ask_within(NodeId(node.id), Ask::HasVolumes { ids }, SHOW_DEADLINE).await }
+            let (reconciler, ids) =
+                (Rc::clone(&reconciler), volumes.iter().map(ToString::to_string).collect());
+            async move { reconciler.ask_within(NodeId(node.id), Ask::HasVolumes { ids }, SHOW_DEADLINE).await }
         };
         let mut found = BTreeSet::new();
         for answer in rt::join_all(others.map(ask)).await {

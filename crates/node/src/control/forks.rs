@@ -17,7 +17,7 @@ use crate::copies::{
     VolumeEntry, alone, node_key, policy_key, split_key, volume_key,
 };
 use crate::data::VolumeId;
-use crate::member::{ClusterError, ForkShown, ForkState, Keeper, json};
+use crate::member::{ClusterError, ForkShown, ForkState, Reconciler, json};
 use crate::record::{delete, set};
 use crate::shard::Shard;
 
@@ -98,19 +98,19 @@ impl Control {
         policy: SplitBrainPolicy,
         by: &str,
     ) -> Result<PolicyChange> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let change = self.check_split_brain_policy(volume, policy).await?;
-        let (id, entry) = self.replicated(&keeper, volume)?;
+        let (id, entry) = self.replicated(&reconciler, volume)?;
         let key = policy_key(id);
         let now = (Shard::current().config().unix_now)();
         let nodes_of_it = entry.copies.iter().map(|copy| copy.node).collect();
         let chosen = PolicyEntry { policy, by: by.to_owned(), at: now, nodes: nodes_of_it };
         let volume_key = volume_key(id);
-        let transaction = Keeper::transaction()
-            .expect(&volume_key, keeper.revision_of(&volume_key))
-            .expect(&key, keeper.revision_of(&key))
+        let transaction = Reconciler::transaction()
+            .expect(&volume_key, reconciler.revision_of(&volume_key))
+            .expect(&key, reconciler.revision_of(&key))
             .put(&key, json(&chosen));
-        keeper.commit(transaction).await?;
+        reconciler.commit(transaction).await?;
         tracing::warn!(volume = entry.name, ?policy, by, "the split-brain policy of a volume was set");
         Ok(change)
     }
@@ -125,11 +125,11 @@ impl Control {
         volume: &str,
         policy: SplitBrainPolicy,
     ) -> Result<PolicyChange> {
-        let keeper = self.keeper()?;
-        let (_, entry) = self.replicated(&keeper, volume)?;
-        let nodes: Vec<NodeEntry> = keeper.nodes().into_iter().map(|(node, _)| node).collect();
+        let reconciler = self.reconciler()?;
+        let (_, entry) = self.replicated(&reconciler, volume)?;
+        let nodes: Vec<NodeEntry> = reconciler.nodes().into_iter().map(|(node, _)| node).collect();
         if policy == SplitBrainPolicy::Heartbeat {
-            if !keeper.nodes_vote() {
+            if !reconciler.nodes_vote() {
                 return Err(ControlError::RecordInEtcd {
                     what: "no node continues alone",
                     instead: ETCD_VOTES,
@@ -144,13 +144,13 @@ impl Control {
                 });
             }
             // The other node must learn about it while it can be reached.
-            for node in nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != keeper.me()) {
-                must_answer(&keeper, node, &entry).await?;
+            for node in nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != reconciler.me()) {
+                must_answer(&reconciler, node, &entry).await?;
             }
         }
         Ok(PolicyChange {
             one_way: nodes.iter().any(|node| node.addresses.len() < 2),
-            etcd_decides: !keeper.nodes_vote(),
+            etcd_decides: !reconciler.nodes_vote(),
         })
     }
 
@@ -161,20 +161,20 @@ impl Control {
     /// There is nothing to decide, or not yet; the volume has no copies; the node has no copy, or cannot
     /// serve it; errors of the record.
     pub async fn resolve_fork(&self, volume: &str, keep: u16) -> Result<()> {
-        let keeper = self.keeper()?;
-        let named = self.replicated(&keeper, volume)?;
-        let Decidable { id, entry, fork } = decidable(&keeper, named, keep)?;
+        let reconciler = self.reconciler()?;
+        let named = self.replicated(&reconciler, volume)?;
+        let Decidable { id, entry, fork } = decidable(&reconciler, named, keep)?;
         if keep != fork.node {
-            return Ok(keeper.commit(for_record(&keeper, id, &fork, keep)?).await?);
+            return Ok(reconciler.commit(for_record(&reconciler, id, &fork, keep)?).await?);
         }
         // The node that serves must stop before the record declares the other one the serving node: with a
         // single copy in sync, that one needs no lease from anybody.
         let serves = only_other(&entry, keep)?;
-        if keep == keeper.me().0 && !follows_record(&keeper, serves).await? {
-            return self.keep_what_is_here(&keeper, id).await;
+        if keep == reconciler.me().0 && !follows_record(&reconciler, serves).await? {
+            return self.keep_what_is_here(&reconciler, id).await;
         }
-        until_heard(&keeper, serves).await;
-        match keeper.ask(serves, Ask::YieldToFork { id: entry.id.clone(), epoch: entry.epoch }).await? {
+        until_heard(&reconciler, serves).await;
+        match reconciler.ask(serves, Ask::YieldToFork { id: entry.id.clone(), epoch: entry.epoch }).await? {
             Answer::Done { .. } => Ok(()),
             _ => Err(ControlError::Internal("an unexpected answer")),
         }
@@ -185,30 +185,30 @@ impl Control {
     /// # Errors
     /// As [`Control::resolve_fork`], except those of the record.
     pub async fn check_fork(&self, volume: &str, keep: u16) -> Result<ForkDecision> {
-        let keeper = self.keeper()?;
-        let named = self.replicated(&keeper, volume)?;
-        let Decidable { id, entry, fork } = decidable(&keeper, named, keep)?;
+        let reconciler = self.reconciler()?;
+        let named = self.replicated(&reconciler, volume)?;
+        let Decidable { id, entry, fork } = decidable(&reconciler, named, keep)?;
         let others = entry.copies.iter().map(|copy| copy.node).filter(|node| *node != keep).collect();
         let decision = ForkDecision { volume: entry.name.clone(), given_up: others, stops: None };
         if keep != fork.node {
-            for_record(&keeper, id, &fork, keep).map(drop)?;
+            for_record(&reconciler, id, &fork, keep).map(drop)?;
             return Ok(decision);
         }
         let serves = only_other(&entry, keep)?;
-        let follows = keep != keeper.me().0 || follows_record(&keeper, serves).await?;
+        let follows = keep != reconciler.me().0 || follows_record(&reconciler, serves).await?;
         if follows {
-            until_heard(&keeper, serves).await;
-            must_answer(&keeper, serves, &entry).await?;
+            until_heard(&reconciler, serves).await;
+            must_answer(&reconciler, serves, &entry).await?;
         }
-        let of_record = Decision::about(&keeper, id).await?;
+        let of_record = Decision::about(&reconciler, id).await?;
         if follows && !of_record.is_served_by(serves, entry.epoch) {
             return Err(ClusterError::Conflict(entry.name).into());
         }
         of_record.for_fork().map(drop)?;
         let epoch = of_record.split.epoch;
         if follows {
-            until_heard(&keeper, NodeId(keep)).await;
-            keeper.ask(NodeId(keep), Ask::CanServeFork { id: entry.id, epoch }).await?;
+            until_heard(&reconciler, NodeId(keep)).await;
+            reconciler.ask(NodeId(keep), Ask::CanServeFork { id: entry.id, epoch }).await?;
         } else {
             self.can_serve_fork(&entry.id, epoch).await?;
         }
@@ -217,45 +217,45 @@ impl Control {
 
     /// Keeps what this node has written alone. The other node was abandoned with its cluster, so nothing has
     /// to stop first.
-    async fn keep_what_is_here(&self, keeper: &Rc<Keeper>, id: VolumeId) -> Result<()> {
-        let decision = Decision::about(keeper, id).await?;
+    async fn keep_what_is_here(&self, reconciler: &Rc<Reconciler>, id: VolumeId) -> Result<()> {
+        let decision = Decision::about(reconciler, id).await?;
         self.can_serve_fork(&id.to_string(), decision.split.epoch).await?;
-        Ok(keeper.commit(decision.for_fork()?).await?)
+        Ok(reconciler.commit(decision.for_fork()?).await?)
     }
 
     /// Checks that this node has all that it has written alone, and could serve it.
     pub(super) async fn can_serve_fork(&self, id: &str, epoch: u64) -> Result<()> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let known = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
-        if keeper.can_serve_fork(known, epoch).await {
+        if reconciler.can_serve_fork(known, epoch).await {
             return Ok(());
         }
-        let name = keeper.volume(known).map_or_else(|| id.to_owned(), |volume| volume.entry.name);
-        Err(ControlError::ForkUnwell { volume: name, node: keeper.me().0 })
+        let name = reconciler.volume(known).map_or_else(|| id.to_owned(), |volume| volume.entry.name);
+        Err(ControlError::ForkUnwell { volume: name, node: reconciler.me().0 })
     }
 
     /// Stops serving a volume for good, because the data of the other node is kept, and then records the
     /// decision.
     pub(super) async fn yield_to_fork(&self, id: &str, epoch: u64) -> Result<()> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let id = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
-        let decision = Decision::about(&keeper, id).await?;
+        let decision = Decision::about(&reconciler, id).await?;
         let (entry, split) = (&decision.entry, &decision.split);
-        if !decision.is_served_by(keeper.me(), epoch) {
+        if !decision.is_served_by(reconciler.me(), epoch) {
             return Err(ClusterError::Conflict(entry.name.clone()).into());
         }
         // Otherwise no node would serve the volume.
         let well = Ask::CanServeFork { id: entry.id.clone(), epoch: split.epoch };
-        until_heard(&keeper, NodeId(split.node)).await;
-        Box::pin(keeper.ask(NodeId(split.node), well)).await?;
+        until_heard(&reconciler, NodeId(split.node)).await;
+        Box::pin(reconciler.ask(NodeId(split.node), well)).await?;
         let transaction = decision.for_fork()?;
-        keeper.stop_serving(id).await;
-        match keeper.commit(transaction).await {
+        reconciler.stop_serving(id).await;
+        match reconciler.commit(transaction).await {
             Ok(()) => Ok(()),
             Err(ClusterError::Conflict(key)) => {
                 // Another decision may have been faster, and this node may not have followed it yet.
-                if !is_kept(&keeper, id, decision.split.node).await {
-                    keeper.go_on_serving(id).await;
+                if !is_kept(&reconciler, id, decision.split.node).await {
+                    reconciler.go_on_serving(id).await;
                 }
                 Err(ClusterError::Conflict(key).into())
             }
@@ -267,8 +267,8 @@ impl Control {
 }
 
 /// Whether the record says, or may say, that the data of `node` is kept.
-async fn is_kept(keeper: &Keeper, id: VolumeId, node: u16) -> bool {
-    let Ok(found) = keeper.store().get(&split_key(id), ASK_RECORD).await else { return true };
+async fn is_kept(reconciler: &Reconciler, id: VolumeId, node: u16) -> bool {
+    let Ok(found) = reconciler.store().get(&split_key(id), ASK_RECORD).await else { return true };
     let split = found.map(|found| serde_json::from_slice::<SplitEntry>(&found.value));
     split.is_none_or(|split| split.map_or(true, |split| split.keep == Some(node)))
 }
@@ -285,16 +285,16 @@ struct Decision {
 }
 
 impl Decision {
-    async fn about(keeper: &Keeper, id: VolumeId) -> Result<Decision> {
+    async fn about(reconciler: &Reconciler, id: VolumeId) -> Result<Decision> {
         let not_found = || ControlError::not_found("volume", &id.to_string());
-        let (split, split_revision) = keeper
+        let (split, split_revision) = reconciler
             .get::<SplitEntry>(&split_key(id))
             .filter(|(split, _)| split.keep.is_none())
             .ok_or_else(|| ControlError::NoFork(id.to_string()))?;
-        let found = keeper.store().get(&volume_key(id), ASK_RECORD).await.map_err(ClusterError::from)?;
+        let found = reconciler.store().get(&volume_key(id), ASK_RECORD).await.map_err(ClusterError::from)?;
         let found = found.ok_or_else(not_found)?;
         let entry: VolumeEntry = serde_json::from_slice(&found.value).map_err(|_| not_found())?;
-        let life = keeper.get::<NodeEntry>(&node_key(NodeId(split.node)));
+        let life = reconciler.get::<NodeEntry>(&node_key(NodeId(split.node)));
         let life = life.map(|(node, _)| Incarnation(node.incarnation)).ok_or_else(not_found)?;
         Ok(Decision { id, entry, revision: found.revision, split, split_revision, life })
     }
@@ -316,7 +316,7 @@ impl Decision {
         let next = only(entry, split.node, self.life, entry.epoch.max(split.epoch) + 1)
             .ok_or(ControlError::Internal("a volume with a split brain has a copy on both nodes"))?;
         let decided = SplitEntry { keep: Some(split.node), ..split.clone() };
-        Ok(Keeper::transaction()
+        Ok(Reconciler::transaction()
             .expect(&volume_key(*id), Some(self.revision))
             .expect(&split_key(*id), Some(self.split_revision))
             .put(&volume_key(*id), json(&next))
@@ -325,27 +325,31 @@ impl Decision {
 }
 
 /// Fails unless the node responds.
-async fn must_answer(keeper: &Rc<Keeper>, node: NodeId, volume: &VolumeEntry) -> Result<(), ClusterError> {
-    keeper.ask(node, Ask::HasVolumes { ids: vec![volume.id.clone()] }).await.map(drop)
+async fn must_answer(
+    reconciler: &Rc<Reconciler>,
+    node: NodeId,
+    volume: &VolumeEntry,
+) -> Result<(), ClusterError> {
+    reconciler.ask(node, Ask::HasVolumes { ids: vec![volume.id.clone()] }).await.map(drop)
 }
 
 /// Whether the node receives the record. A node that was abandoned with its cluster does not (`ursa node
 /// force-new-cluster`).
-async fn follows_record(keeper: &Keeper, node: NodeId) -> Result<bool, ClusterError> {
-    if !keeper.nodes_vote() {
+async fn follows_record(reconciler: &Reconciler, node: NodeId) -> Result<bool, ClusterError> {
+    if !reconciler.nodes_vote() {
         return Ok(true);
     }
-    let status = keeper.store().status(ASK_RECORD).await?;
+    let status = reconciler.store().status(ASK_RECORD).await?;
     Ok(status.voters.iter().chain(&status.learners).any(|id| *id == u64::from(node.0)))
 }
 
 /// The volume, if it can be decided to keep this node's data of it.
-fn decidable(keeper: &Keeper, (id, entry): (VolumeId, VolumeEntry), keep: u16) -> Result<Decidable> {
-    let fork = keeper.fork_of(&entry).ok_or_else(|| ControlError::NoFork(entry.name.clone()))?;
+fn decidable(reconciler: &Reconciler, (id, entry): (VolumeId, VolumeEntry), keep: u16) -> Result<Decidable> {
+    let fork = reconciler.fork_of(&entry).ok_or_else(|| ControlError::NoFork(entry.name.clone()))?;
     if entry.copy_on(NodeId(keep)).is_none() {
         return Err(ControlError::HasNoCopy { volume: entry.name, node: keep });
     }
-    if fork.state == ForkState::Alone && [keep, keeper.me().0].contains(&fork.node) {
+    if fork.state == ForkState::Alone && [keep, reconciler.me().0].contains(&fork.node) {
         return Err(ControlError::NotSplitYet { volume: entry.name, node: fork.node });
     }
     Ok(Decidable { id, entry, fork })
@@ -363,19 +367,20 @@ fn only_other(entry: &VolumeEntry, node: u16) -> Result<NodeId> {
 /// The transaction that keeps the data of the record's side and gives up what the other node has written
 /// alone.
 fn for_record(
-    keeper: &Keeper,
+    reconciler: &Reconciler,
     id: VolumeId,
     fork: &ForkShown,
     keep: u16,
 ) -> Result<Transaction, ClusterError> {
-    let (entry, revision) =
-        keeper.get::<VolumeEntry>(&volume_key(id)).ok_or_else(|| ClusterError::Conflict(volume_key(id)))?;
-    let known = keeper.get::<SplitEntry>(&split_key(id));
-    let said = keeper.said_of(&entry, fork.node);
+    let (entry, revision) = reconciler
+        .get::<VolumeEntry>(&volume_key(id))
+        .ok_or_else(|| ClusterError::Conflict(volume_key(id)))?;
+    let known = reconciler.get::<SplitEntry>(&split_key(id));
+    let said = reconciler.said_of(&entry, fork.node);
     let of_record = known.as_ref().map(|(split, _)| split.clone()).filter(|split| split.keep.is_none());
     let split = of_record.or(said).ok_or_else(|| ClusterError::Conflict(entry.name.clone()))?;
     let decided = SplitEntry { keep: Some(keep), ..split };
-    let mut transaction = Keeper::transaction()
+    let mut transaction = Reconciler::transaction()
         .expect(&volume_key(id), Some(revision))
         .expect(&split_key(id), known.map(|(_, revision)| revision))
         .put(&split_key(id), json(&decided));

@@ -34,9 +34,9 @@ pub struct Handoff {
 impl Control {
     /// The handoff for the watcher; `None` if there is no other node to tell.
     pub fn handoff(&self) -> Option<Handoff> {
-        let keeper = self.keeper().ok()?;
+        let reconciler = self.reconciler().ok()?;
         let place = self.place()?;
-        let entries: Vec<NodeEntry> = keeper.list(NODES);
+        let entries: Vec<NodeEntry> = reconciler.list(NODES);
         let others = entries.into_iter().filter(|entry| entry.id != place.node);
         let others = others.map(|entry| Member { node: entry.id, addresses: entry.addresses });
         let members: Vec<Member> = others.collect();

@@ -16,17 +16,18 @@ use super::tidying::TIDY_EVERY;
 use super::{Control, Result};
 use crate::copies::{DeletedVolume, deleted_key};
 use crate::data::VolumeId;
-use crate::member::{ClusterError, CopiesStatus, Keeper, json};
+use crate::member::{ClusterError, CopiesStatus, Reconciler, json};
 
 impl Control {
     /// Deletes what this node has of a deleted volume: in open pools at once, in others when they come back.
     pub(super) async fn drop_deleted(
         self: &Rc<Control>,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         id: VolumeId,
         deleted: &DeletedVolume,
     ) -> Result<()> {
-        let is_ours = |info: &VolumeInfo| info.copy.is_some_and(|copy| copy.cluster.0 == keeper.cluster().0);
+        let is_ours =
+            |info: &VolumeInfo| info.copy.is_some_and(|copy| copy.cluster.0 == reconciler.cluster().0);
         if self.copies_of(id).iter().any(|(_, info)| is_ours(info)) {
             self.drop_copy(&id.to_string(), None).await?;
             tracing::info!(
@@ -39,7 +40,7 @@ impl Control {
         if is_left || !self.all_pools_are_open() {
             return Ok(());
         }
-        Ok(note_dropped(keeper, id, &[keeper.me()]).await?)
+        Ok(note_dropped(reconciler, id, &[reconciler.me()]).await?)
     }
 
     /// Why this node does not serve its data of a volume with copies although no disk failed.
@@ -47,11 +48,11 @@ impl Control {
     /// `None` if the record lists the volume, or is about to.
     pub(super) fn why_not_recorded(&self, info: &VolumeInfo) -> Option<String> {
         // A sole copy is served without the record, and is added to it.
-        let is_gone = |keeper: Rc<Keeper>| keeper.has(info.id) || keeper.is_deleted(info.id);
-        if info.is_sole() && !self.keeper().is_ok_and(is_gone) {
+        let is_gone = |reconciler: Rc<Reconciler>| reconciler.has(info.id) || reconciler.is_deleted(info.id);
+        if info.is_sole() && !self.reconciler().is_ok_and(is_gone) {
             return None;
         }
-        let Ok(keeper) = self.keeper() else {
+        let Ok(reconciler) = self.reconciler() else {
             return Some(match self.cluster_failure() {
                 Some(_) => "this node does not take part in its cluster (see `ursa status`): the copy on this node cannot be used until it does".into(),
                 None => "this node has not read the cluster's record yet".into(),
@@ -60,26 +61,26 @@ impl Control {
         if self.being_made.borrow().contains_key(&info.id) {
             return None;
         }
-        if keeper.has(info.id) {
-            let is_one = |volume: CopiesStatus| volume.entry.copy_on(keeper.me()).is_some();
-            let elsewhere = keeper.volume(info.id).filter(|volume| volume.entry.sole && info.is_sole());
+        if reconciler.has(info.id) {
+            let is_one = |volume: CopiesStatus| volume.entry.copy_on(reconciler.me()).is_some();
+            let elsewhere = reconciler.volume(info.id).filter(|volume| volume.entry.sole && info.is_sole());
             if let Some(copy) = elsewhere.and_then(|volume| volume.entry.copies.first().copied())
-                && copy.node != keeper.me().0
+                && copy.node != reconciler.me().0
             {
                 return Some(format!(
                     "the cluster has this volume on node {}: to serve it here, export its pool there (`ursa pool export`) or remove that node",
                     copy.node
                 ));
             }
-            return keeper.volume(info.id).is_some_and(|volume| !is_one(volume)).then(|| {
+            return reconciler.volume(info.id).is_some_and(|volume| !is_one(volume)).then(|| {
                 "the data on this node is no longer a copy of the volume: it is from an earlier membership of this node, or is about to be deleted; it cannot be used".into()
             });
         }
-        Some(if keeper.acts_by().0 == 0 {
+        Some(if reconciler.acts_by().0 == 0 {
             "this node has not read the cluster's record yet".into()
-        } else if keeper.has_fork(info.id) {
+        } else if reconciler.has_fork(info.id) {
             "it was deleted while this node continued alone with it: the data written here is kept, but not served; run `ursa volume delete` on this node to discard it".into()
-        } else if keeper.is_deleted(info.id) {
+        } else if reconciler.is_deleted(info.id) {
             "it was deleted, and what is left of it on this node will be deleted in a moment".into()
         } else {
             "the cluster does not have this volume: it was deleted, or belongs to another cluster; `ursa volume delete` on this node discards the data. Do not delete it if the cluster's record was set back to a time before the volume was created: then this data is the volume".into()
@@ -88,31 +89,31 @@ impl Control {
 }
 
 /// Removes deleted volumes from the record that are only noted for nodes that have left the cluster.
-pub(super) async fn forget_deleted(keeper: &Keeper) {
-    for (id, deleted) in keeper.deleted_on_nobody() {
+pub(super) async fn forget_deleted(reconciler: &Reconciler) {
+    for (id, deleted) in reconciler.deleted_on_nobody() {
         let nodes: Vec<NodeId> = deleted.nodes.iter().copied().map(NodeId).collect();
-        if let Err(error) = note_dropped(keeper, id, &nodes).await {
+        if let Err(error) = note_dropped(reconciler, id, &nodes).await {
             tracing::debug!(volume = deleted.name, %error, "a deleted volume is still in the record");
         }
     }
 }
 
 /// Notes in the record that these nodes have nothing of a deleted volume any more.
-async fn note_dropped(keeper: &Keeper, id: VolumeId, nodes: &[NodeId]) -> Result<(), ClusterError> {
+async fn note_dropped(reconciler: &Reconciler, id: VolumeId, nodes: &[NodeId]) -> Result<(), ClusterError> {
     let key = deleted_key(id);
     let mut tries = 0;
     loop {
         tries += 1;
-        let Some((mut deleted, revision)) = keeper.get::<DeletedVolume>(&key) else { return Ok(()) };
+        let Some((mut deleted, revision)) = reconciler.get::<DeletedVolume>(&key) else { return Ok(()) };
         deleted.nodes.retain(|node| !nodes.contains(&NodeId(*node)));
-        let transaction = Keeper::transaction().expect(&key, Some(revision));
+        let transaction = Reconciler::transaction().expect(&key, Some(revision));
         let transaction = match deleted.nodes.is_empty() {
             true => transaction.delete(&key),
             false => transaction.put(&key, json(&deleted)),
         };
-        match keeper.commit(transaction).await {
+        match reconciler.commit(transaction).await {
             Err(ClusterError::Conflict(_)) if tries < TRIES_MAX => {
-                keeper.until(TIDY_EVERY, || keeper.revision_of(&key) != Some(revision)).await;
+                reconciler.until(TIDY_EVERY, || reconciler.revision_of(&key) != Some(revision)).await;
             }
             result => return result,
         }

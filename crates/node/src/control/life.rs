@@ -16,7 +16,7 @@ use super::{Control, Fault, FaultKind, Result};
 use crate::copies::NodeEntry;
 use crate::events::code::NODE_SET_BACK;
 use crate::events::{Event, tell};
-use crate::member::Keeper;
+use crate::member::Reconciler;
 use crate::record::set;
 
 /// The message about a node that has lost what it had confirmed.
@@ -24,25 +24,29 @@ const FORGOTTEN: &str = "this node was set back to an earlier state: it has lost
 
 impl Control {
     /// Whether, by the record's entry of the node, this start may use its life number.
-    pub(super) fn is_own_life(keeper: &Keeper, node: &NodeEntry) -> bool {
-        let Incarnation(mine) = keeper.incarnation();
-        let is_mine = node.start == 0 || node.start == keeper.start_number();
+    pub(super) fn is_own_life(reconciler: &Reconciler, node: &NodeEntry) -> bool {
+        let Incarnation(mine) = reconciler.incarnation();
+        let is_mine = node.start == 0 || node.start == reconciler.start_number();
         node.incarnation < mine || node.incarnation == mine && is_mine
     }
 
     /// Ends this life, which another start has already used, or a later one. The next life comes after
     /// `used`.
-    pub(super) async fn give_life_up(self: &Rc<Control>, keeper: &Rc<Keeper>, used: u64) -> Result<()> {
+    pub(super) async fn give_life_up(
+        self: &Rc<Control>,
+        reconciler: &Rc<Reconciler>,
+        used: u64,
+    ) -> Result<()> {
         if self.used_life.replace(Some(used)).is_some() {
             return Ok(());
         }
-        keeper.withdraw().await;
+        reconciler.withdraw().await;
         let text = format!(
             "this node was set back to an earlier state, or runs twice: this is its start {}, and the cluster has already seen start {used}; it does not take part in the cluster until it is restarted",
-            keeper.incarnation().0
+            reconciler.incarnation().0
         );
         tracing::error!("{text}");
-        tell(Event::new(NODE_SET_BACK, self.name(), text).because("set-back").of_node(keeper.me().0));
+        tell(Event::new(NODE_SET_BACK, self.name(), text).because("set-back").of_node(reconciler.me().0));
         self.change(Doing::EndLife.of(&self.host.name), [Thing::Record], |control, changing| async move {
             let place = control.own_place()?;
             let incarnation = place.incarnation.max(used);
@@ -53,14 +57,14 @@ impl Control {
 
     /// Handles that this node's part of the cluster's record was set back: the node no longer votes, and its
     /// knowledge of the record is useless.
-    pub(super) async fn note_forgotten_record(&self, keeper: &Keeper) {
+    pub(super) async fn note_forgotten_record(&self, reconciler: &Reconciler) {
         if self.forgotten_record.replace(true) {
             return;
         }
-        keeper.withdraw().await;
+        reconciler.withdraw().await;
         tracing::error!("{FORGOTTEN}");
         let event = Event::new(NODE_SET_BACK, self.name(), FORGOTTEN);
-        tell(event.because("record-set-back").of_node(keeper.me().0));
+        tell(event.because("record-set-back").of_node(reconciler.me().0));
     }
 
     /// The fault of a node that must be restarted, because its life was already used, or must join again,

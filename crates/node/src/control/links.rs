@@ -42,7 +42,7 @@ impl Control {
     /// # Errors
     /// [`super::ControlError::ClusterFailed`].
     pub async fn links(&self) -> Result<Vec<LinkStatus>> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let by_core = ask_each_core(LINKS_DEADLINE, || async { Copies::current().linked() }).await;
         let silent = by_core.iter().filter(|(_, answer)| answer.is_none());
         let silent_cores: Vec<u16> = silent.map(|(core, _)| core.0).collect();
@@ -50,21 +50,21 @@ impl Control {
         for (node, of_core) in by_core.into_iter().filter_map(|(_, answer)| answer).flatten() {
             replication.entry(node).or_default().merge(of_core);
         }
-        let peers = keeper.links().peers();
+        let peers = reconciler.links().peers();
         let mut trouble: BTreeMap<NodeId, Option<String>> =
             peers.into_iter().map(|peer| (peer.id, peer.trouble)).collect();
-        let encrypted = keeper.links().are_encrypted();
-        let others = self.node_names().into_iter().filter(|(node, _)| *node != keeper.me().0);
+        let encrypted = reconciler.links().are_encrypted();
+        let others = self.node_names().into_iter().filter(|(node, _)| *node != reconciler.me().0);
         let status = |(peer, peer_name): (u16, String)| {
             let node = NodeId(peer);
             let mut replication = replication.remove(&node).unwrap_or_default();
-            if let Some(of) = keeper.replication_links(node) {
+            if let Some(of) = reconciler.replication_links(node) {
                 replication.of = of.into();
             }
             LinkStatus {
                 peer,
                 peer_name,
-                control: keeper.linked(node),
+                control: reconciler.linked(node),
                 replication,
                 encrypted,
                 trouble: trouble.remove(&node).flatten(),

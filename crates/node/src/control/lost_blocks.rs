@@ -35,14 +35,14 @@ pub(crate) fn note_lost_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen
 impl Control {
     /// The volumes whose copies on this node have lost blocks.
     pub(super) fn lost_blocks(&self) -> Vec<Fault> {
-        let Ok(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(reconciler) = self.reconciler() else { return Vec::new() };
         let mut volumes = BTreeMap::<u32, (u64, u64)>::new();
         for (slice, (first, len)) in &*self.lost_blocks.0.borrow() {
             let (lowest, bytes) = volumes.entry(slice.volume).or_insert((u64::MAX, 0));
             (*lowest, *bytes) = (first.0.min(*lowest), *bytes + len.0);
         }
         let fault = |(number, (first, bytes)): (u32, (u64, u64))| {
-            let id = keeper.id_of(number)?;
+            let id = reconciler.id_of(number)?;
             // If the copy is gone from this node, its lost blocks do not matter.
             let (_, info) = self.volume_named(&id.to_string()).ok()?;
             let block = u64::from(info.block_size.bytes());

@@ -21,7 +21,7 @@ pub use self::merging::Collision;
 pub use self::refusal::JoinRefusal;
 use super::{Control, ControlError, Result};
 use crate::copies::{Lasting, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, link_roles_key, node_key};
-use crate::member::{Keeper, json};
+use crate::member::{Reconciler, json};
 use crate::shard::Shard;
 
 /// A larger limit has no effect; the caller probably used a wrong unit.
@@ -85,39 +85,39 @@ impl Control {
     /// # Errors
     /// [`ControlError::ClusterFailed`].
     pub async fn nodes(&self) -> Result<Vec<NodeStatus>> {
-        let keeper = self.keeper()?;
-        let status = keeper.store().status(MEMBERS_DEADLINE).await.ok();
+        let reconciler = self.reconciler()?;
+        let status = reconciler.store().status(MEMBERS_DEADLINE).await.ok();
         let mut copies = Vec::new();
-        keeper.for_each_entry(|entry| copies.extend(entry.copies)).await;
-        let preferred = keeper.get::<u16>(PREFERRED).map(|(node, _)| node);
+        reconciler.for_each_entry(|entry| copies.extend(entry.copies)).await;
+        let preferred = reconciler.get::<u16>(PREFERRED).map(|(node, _)| node);
         let copies = |id: u16| copies.iter().filter(move |copy| copy.node == id);
         let node = |(entry, up): (NodeEntry, bool)| NodeStatus {
-            here: NodeId(entry.id) == keeper.me(),
+            here: NodeId(entry.id) == reconciler.me(),
             up,
             reached_by: match up {
                 true => Vec::new(),
-                false => keeper.reached_by(NodeId(entry.id)).into_iter().map(|node| node.0).collect(),
+                false => reconciler.reached_by(NodeId(entry.id)).into_iter().map(|node| node.0).collect(),
             },
             votes: status.as_ref().is_some_and(|status| status.voters.contains(&u64::from(entry.id))),
-            stalled: keeper.stall_of(NodeId(entry.id)),
+            stalled: reconciler.stall_of(NodeId(entry.id)),
             leads: status.as_ref().is_some_and(|status| status.leader == Some(u64::from(entry.id))),
             copies: copies(entry.id).count(),
             in_sync: copies(entry.id)
                 .filter(|copy| copy.standing == crate::copies::StandingEntry::InSync)
                 .count(),
-            silent: if up { None } else { keeper.silence_of(NodeId(entry.id)) },
-            maintenance: keeper.is_in_maintenance(NodeId(entry.id)),
-            maintenance_since: keeper.maintenance_since(NodeId(entry.id)),
+            silent: if up { None } else { reconciler.silence_of(NodeId(entry.id)) },
+            maintenance: reconciler.is_in_maintenance(NodeId(entry.id)),
+            maintenance_since: reconciler.maintenance_since(NodeId(entry.id)),
             preferred: preferred == Some(entry.id),
-            link_roles: keeper.link_roles(NodeId(entry.id)),
+            link_roles: reconciler.link_roles(NodeId(entry.id)),
             entry,
         };
-        Ok(keeper.nodes().into_iter().map(node).collect())
+        Ok(reconciler.nodes().into_iter().map(node).collect())
     }
 
     /// The names of the cluster's nodes, by number; empty if the node takes no part in its cluster.
     pub fn node_names(&self) -> BTreeMap<u16, String> {
-        let nodes = self.keeper().map(|keeper| keeper.nodes()).unwrap_or_default();
+        let nodes = self.reconciler().map(|reconciler| reconciler.nodes()).unwrap_or_default();
         nodes.into_iter().map(|(node, _)| (node.id, node.name)).collect()
     }
 
@@ -137,7 +137,7 @@ impl Control {
     /// # Errors
     /// Less than [`SYNC_LIMIT_MIN`] or more than [`SYNC_LIMIT_MAX`].
     pub async fn limit_syncs(&self, bytes_per_second: Option<u64>) -> Result<()> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         if bytes_per_second.is_some_and(|limit| limit < SYNC_LIMIT_MIN) {
             return Err(ControlError::Invalid {
                 field: "bytes_per_second",
@@ -148,7 +148,7 @@ impl Control {
             let reason = "at most 1 TiB/s: remove the limit instead";
             return Err(ControlError::Invalid { field: "bytes_per_second", reason });
         }
-        Ok(keeper.set_sync_limit(bytes_per_second).await?)
+        Ok(reconciler.set_sync_limit(bytes_per_second).await?)
     }
 
     /// The limit on the total resync rate, in bytes per second.
@@ -156,7 +156,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::ClusterFailed`].
     pub fn sync_limit(&self) -> Result<Option<u64>> {
-        Ok(self.keeper()?.sync_limit())
+        Ok(self.reconciler()?.sync_limit())
     }
 
     /// Reserves an address of a node for one kind of links; `None` allows all kinds. Links move within half a
@@ -170,14 +170,14 @@ impl Control {
         address: SocketAddr,
         role: Option<LinkRole>,
     ) -> Result<()> {
-        let keeper = self.keeper()?;
-        let entry = node_entry(&keeper, number)?;
+        let reconciler = self.reconciler()?;
+        let entry = node_entry(&reconciler, number)?;
         let reason = "not an address at which the node listens for other nodes: see `ursa node list`";
         let unknown = ControlError::Invalid { field: "address", reason };
         entry.addresses.contains(&address).then_some(()).ok_or(unknown)?;
         let key = link_roles_key(NodeId(number));
-        let revision = keeper.revision_of(&key);
-        let mut roles = keeper.link_roles(NodeId(number));
+        let revision = reconciler.revision_of(&key);
+        let mut roles = reconciler.link_roles(NodeId(number));
         match role {
             Some(role) => drop(roles.insert(address, role)),
             None => drop(roles.remove(&address)),
@@ -189,13 +189,13 @@ impl Control {
             let reason = "the node needs at least one address for replication: add another address first";
             return Err(ControlError::Invalid { field: "role", reason });
         }
-        let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&roles));
-        Ok(keeper.commit(transaction).await?)
+        let transaction = Reconciler::transaction().expect(&key, revision).put(&key, json(&roles));
+        Ok(reconciler.commit(transaction).await?)
     }
 }
 
-fn node_entry(keeper: &Keeper, number: u16) -> Result<NodeEntry> {
-    let known = keeper.get::<NodeEntry>(&node_key(NodeId(number)));
+fn node_entry(reconciler: &Reconciler, number: u16) -> Result<NodeEntry> {
+    let known = reconciler.get::<NodeEntry>(&node_key(NodeId(number)));
     known.map(|(entry, _)| entry).ok_or_else(|| ControlError::not_found("node", &number.to_string()))
 }
 

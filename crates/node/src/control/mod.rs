@@ -119,7 +119,7 @@ use crate::attach::unit::Paths;
 use crate::data::VolumeId;
 use crate::events::Events;
 use crate::iscsi::portal::Registry;
-use crate::member::Keeper;
+use crate::member::Reconciler;
 use crate::member::floating::Floating;
 use crate::record::Record;
 use crate::shard::{NodePortals, Shard};
@@ -195,8 +195,8 @@ pub struct Control {
     /// The tasks of the present life in a cluster that may be cancelled between two of their steps: whatever
     /// must run to its end is a change.
     life: RefCell<Vec<Task<()>>>,
-    /// The keeper of a cluster that the node has left for another one, as long as something holds it.
-    former: RefCell<Weak<Keeper>>,
+    /// The reconciler of a cluster that the node has left for another one, as long as something holds it.
+    former: RefCell<Weak<Reconciler>>,
     /// Whether nodes may join through this one.
     door: Door,
 }

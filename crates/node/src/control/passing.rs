@@ -14,7 +14,7 @@ use super::relocation::entry_named;
 use super::{CHANGE_DEADLINE, Control, ControlError, Result, SHOW_DEADLINE};
 use crate::copies::{Answer, Ask, CarriedOut, CopyEntry, NodeEntry, Refused, StandingEntry, node_key};
 use crate::data::VolumeId;
-use crate::member::{ClusterError, Keeper};
+use crate::member::{ClusterError, Reconciler};
 use crate::shard::Shard;
 
 /// How long another node may take for a forwarded change: a request makes at most two.
@@ -77,25 +77,25 @@ impl Control {
     /// Forwards a request about a volume, by name or identity, to a node that has a copy, unless this node
     /// has one.
     pub async fn pass_on(&self, volume: &str, request: &Request) -> Passage {
-        let Ok(keeper) = self.keeper() else { return Passage::Stays };
-        if self.has_here(&keeper, volume) {
+        let Ok(reconciler) = self.reconciler() else { return Passage::Stays };
+        if self.has_here(&reconciler, volume) {
             return Passage::Stays;
         }
-        let Ok((_, entry)) = entry_named(&keeper, volume) else { return Passage::Stays };
+        let Ok((_, entry)) = entry_named(&reconciler, volume) else { return Passage::Stays };
         let mut copies = entry.copies.clone();
         // A node whose copy is in sync has it open.
         let worth = |copy: &CopyEntry| {
-            (!keeper.hears(NodeId(copy.node)), copy.standing != StandingEntry::InSync, copy.slot)
+            (!reconciler.hears(NodeId(copy.node)), copy.standing != StandingEntry::InSync, copy.slot)
         };
         copies.sort_by_key(worth);
         let mut refused = Vec::new();
         for copy in copies {
             let ask = Ask::CarryOut {
                 volume: entry.id.clone(),
-                revision: keeper.acts_by().0,
+                revision: reconciler.acts_by().0,
                 request: request.text.clone(),
             };
-            match try_node(&keeper, NodeId(copy.node), ask, request).await {
+            match try_node(&reconciler, NodeId(copy.node), ask, request).await {
                 Passage::Refused(by) => refused.extend(by),
                 passage => return passage,
             }
@@ -111,12 +111,12 @@ impl Control {
         if self.is_me(node) {
             return Ok(Passage::Stays);
         }
-        let (keeper, number) = (self.keeper()?, NodeId(node));
-        if keeper.get::<NodeEntry>(&node_key(number)).is_none() {
+        let (reconciler, number) = (self.reconciler()?, NodeId(node));
+        if reconciler.get::<NodeEntry>(&node_key(number)).is_none() {
             return Err(ControlError::not_found("node", &node.to_string()));
         }
-        let ask = Ask::CarryOutHere { revision: keeper.acts_by().0, request: request.text.clone() };
-        Ok(try_node(&keeper, number, ask, request).await)
+        let ask = Ask::CarryOutHere { revision: reconciler.acts_by().0, request: request.text.clone() };
+        Ok(try_node(&reconciler, number, ask, request).await)
     }
 
     /// Checks that a request names this node, or none: a request for another node should have been forwarded.
@@ -142,7 +142,7 @@ impl Control {
     /// Why it was not begun.
     pub(super) async fn carry_out_for(
         &self,
-        keeper: &Keeper,
+        reconciler: &Reconciler,
         volume: &str,
         revision: u64,
         request: String,
@@ -150,18 +150,18 @@ impl Control {
         if VolumeId::parse(volume).is_none() {
             return Err(Refused::NoVolumeId);
         }
-        follow(keeper, revision).await?;
-        if !self.has_here(keeper, volume) {
+        follow(reconciler, revision).await?;
+        if !self.has_here(reconciler, volume) {
             return Err(Refused::CopyGone);
         }
-        carried(keeper, request).await
+        carried(reconciler, request).await
     }
 
     /// Whether this node has usable data of the volume. What is left of a removed copy does not count.
-    fn has_here(&self, keeper: &Keeper, volume: &str) -> bool {
+    fn has_here(&self, reconciler: &Reconciler, volume: &str) -> bool {
         let Ok((_, info)) = self.volume_named(volume) else { return false };
-        let entry = keeper.volume(info.id).map(|volume| volume.entry);
-        entry.is_none_or(|entry| entry.copy_on(keeper.me()).is_some())
+        let entry = reconciler.volume(info.id).map(|volume| volume.entry);
+        entry.is_none_or(|entry| entry.copy_on(reconciler.me()).is_some())
     }
 }
 
@@ -170,43 +170,43 @@ impl Control {
 /// # Errors
 /// Why it was not begun.
 pub(super) async fn carry_out_here(
-    keeper: &Keeper,
+    reconciler: &Reconciler,
     revision: u64,
     request: String,
 ) -> Result<CarriedOut, Refused> {
-    follow(keeper, revision).await?;
-    carried(keeper, request).await
+    follow(reconciler, revision).await?;
+    carried(reconciler, request).await
 }
 
 /// Catches up with the requesting node's state of the record. Otherwise, what was just created or renamed
 /// would not be found.
-async fn follow(keeper: &Keeper, revision: u64) -> Result<(), Refused> {
-    match keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await {
+async fn follow(reconciler: &Reconciler, revision: u64) -> Result<(), Refused> {
+    match reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(revision)).await {
         true => Ok(()),
         false => Err(Refused::RecordBehind),
     }
 }
 
-async fn carried(keeper: &Keeper, request: String) -> Result<CarriedOut, Refused> {
+async fn carried(reconciler: &Reconciler, request: String) -> Result<CarriedOut, Refused> {
     let carry = Shard::current().config().carry.clone();
     let answer = carry.carry(request).await?;
-    Ok(CarriedOut { answer, revision: keeper.acts_by().0 })
+    Ok(CarriedOut { answer, revision: reconciler.acts_by().0 })
 }
 
 /// The result at one node.
-async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask, request: &Request) -> Passage {
+async fn try_node(reconciler: &Rc<Reconciler>, node: NodeId, ask: Ask, request: &Request) -> Passage {
     let not_begun = |reason| Passage::Refused(vec![(node.0, reason)]);
     let unknown = |reason| Passage::Unknown { node: node.0, reason };
-    if node == keeper.me() {
+    if node == reconciler.me() {
         return not_begun(NotBegun::ClosedHere);
     }
     // Nothing runs between this check and the sending of the request.
-    if !keeper.hears(node) || !keeper.reaches(node) {
+    if !reconciler.hears(node) || !reconciler.reaches(node) {
         return not_begun(NotBegun::Unreached);
     }
-    match keeper.ask_within(node, ask, request.deadline()).await {
+    match reconciler.ask_within(node, ask, request.deadline()).await {
         Ok(Answer::CarriedOut(Ok(CarriedOut { answer, revision }))) => {
-            keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await;
+            reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(revision)).await;
             Passage::Answered(answer)
         }
         Ok(Answer::CarriedOut(Err(refused))) => not_begun(NotBegun::Refused(refused)),

@@ -37,19 +37,19 @@ impl Control {
         self: &Rc<Control>,
         questions: BTreeMap<u16, String>,
     ) -> Result<Vec<(u16, Result<String, NotShown>)>> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         for node in questions.keys() {
-            if keeper.get::<NodeEntry>(&node_key(NodeId(*node))).is_none() {
+            if reconciler.get::<NodeEntry>(&node_key(NodeId(*node))).is_none() {
                 return Err(ControlError::not_found("node", &node.to_string()));
             }
         }
         let ask = |(node, what): (u16, String)| {
-            let keeper = Rc::clone(&keeper);
+            let reconciler = Rc::clone(&reconciler);
             async move {
-                if !keeper.hears(NodeId(node)) {
+                if !reconciler.hears(NodeId(node)) {
                     return (node, Err(NotShown::Silent));
                 }
-                let answer = keeper.ask_within(NodeId(node), Ask::Show { what }, SHOW_DEADLINE).await;
+                let answer = reconciler.ask_within(NodeId(node), Ask::Show { what }, SHOW_DEADLINE).await;
                 let shown = match answer {
                     Ok(Answer::Shown(Some(text))) => Ok(text),
                     Ok(_) => Err(NotShown::Unknown),

@@ -129,8 +129,8 @@ impl Control {
     pub fn is_set_up(&self) -> Option<bool> {
         // Whatever its value: a later version may write another one.
         let there = self.has_shared_entry(SET_UP);
-        let read = match self.keeper() {
-            Ok(keeper) => !keeper.nodes().is_empty(),
+        let read = match self.reconciler() {
+            Ok(reconciler) => !reconciler.nodes().is_empty(),
             // While the node does not take part in its cluster, it does not know the cluster's users. Nobody
             // may become the first user then.
             Err(_) => false,

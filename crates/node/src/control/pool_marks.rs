@@ -22,7 +22,7 @@ use crate::canary::{Canary, makes};
 use crate::copies::{Copies, PoolMarkEntry, pool_mark_key};
 use crate::events::code::POOL_SET_BACK;
 use crate::events::{Event, tell};
-use crate::member::{ClusterError, Keeper, RECORD_DEADLINE, json};
+use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
 use crate::shard::{Shard, on_all_cores};
 use crate::under_way::UnderWay;
 
@@ -80,15 +80,18 @@ struct Marks {
 
 impl Control {
     /// Compares pools with the record before their copies are used, and advances their marks while they are.
-    pub(super) async fn keep_pool_marks(self: Rc<Control>, keeper: Rc<Keeper>) {
+    pub(super) async fn keep_pool_marks(self: Rc<Control>, reconciler: Rc<Reconciler>) {
         let marks = Rc::new(Marks::default());
-        while !keeper.is_stopping() {
+        while !reconciler.is_stopping() {
             let writes = writes_taken().await;
-            let now = Marked { at: rt::now(), activations: keeper.activations(), writes };
+            let now = Marked { at: rt::now(), activations: reconciler.activations(), writes };
             for pool in self.to_be_marked(&marks, now) {
                 // Each in its own task: a disk that hangs must not keep the copies of other pools closed.
-                let (control, keeper, all) = (Rc::clone(&self), Rc::clone(&keeper), Rc::clone(&marks));
-                marks.under_way.start(pool, async move { control.keep_mark(&keeper, &all, pool, now).await });
+                let (control, reconciler, all) =
+                    (Rc::clone(&self), Rc::clone(&reconciler), Rc::clone(&marks));
+                marks
+                    .under_way
+                    .start(pool, async move { control.keep_mark(&reconciler, &all, pool, now).await });
             }
             let _ = rt::timeout(LOOK_EVERY, self.unvouched.notified()).await;
         }
@@ -104,12 +107,12 @@ impl Control {
         pools.filter(has_copies).map(|pool| pool.id()).collect()
     }
 
-    async fn keep_mark(&self, keeper: &Rc<Keeper>, marks: &Marks, pool: PoolId, now: Marked) {
-        match self.mark_pool(keeper, pool).await {
+    async fn keep_mark(&self, reconciler: &Rc<Reconciler>, marks: &Marks, pool: PoolId, now: Marked) {
+        match self.mark_pool(reconciler, pool).await {
             Ok(is_new) => {
                 marks.last.borrow_mut().insert(pool, now);
                 if is_new {
-                    keeper.open_volumes_soon();
+                    reconciler.open_volumes_soon();
                 }
                 if self.pool_with(pool).is_none_or(|pool| pool.is_vouched_for()) {
                     return;
@@ -129,14 +132,14 @@ impl Control {
     /// be used now, and could not before.
     ///
     /// The pool is not held while this waits for the record: it could not be closed and opened again.
-    async fn mark_pool(&self, keeper: &Rc<Keeper>, id: PoolId) -> Result<bool> {
+    async fn mark_pool(&self, reconciler: &Rc<Reconciler>, id: PoolId) -> Result<bool> {
         // Otherwise this node's copy of the record may be as old as the pool, or another start may be using
         // this life.
-        if !keeper.knows_this_life() {
+        if !reconciler.knows_this_life() {
             return Err(ControlError::LifeUnknown);
         }
         let key = pool_mark_key(id);
-        let entry = keeper.store().get(&key, RECORD_DEADLINE).await.map_err(ClusterError::from)?;
+        let entry = reconciler.store().get(&key, RECORD_DEADLINE).await.map_err(ClusterError::from)?;
         let revision = entry.as_ref().map(|entry| entry.revision);
         let known: Option<PoolMarkEntry> = match entry {
             Some(entry) => Some(
@@ -148,14 +151,14 @@ impl Control {
         let next = {
             let Some(pool) = self.pool_with(id) else { return Ok(false) };
             let is_new = !pool.is_vouched_for();
-            match advance_mark(keeper, &pool, known.map(|known| known.mark())).await? {
+            match advance_mark(reconciler, &pool, known.map(|known| known.mark())).await? {
                 Some(next) => next,
                 None => return Ok(is_new),
             }
         };
-        let entry = PoolMarkEntry { node: keeper.me().0, count: next.count, at: next.at };
-        let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&entry));
-        match keeper.store().cas(transaction, RECORD_DEADLINE).await.map_err(ClusterError::from)? {
+        let entry = PoolMarkEntry { node: reconciler.me().0, count: next.count, at: next.at };
+        let transaction = Reconciler::transaction().expect(&key, revision).put(&key, json(&entry));
+        match reconciler.store().cas(transaction, RECORD_DEADLINE).await.map_err(ClusterError::from)? {
             Outcome::Committed(_) => {
                 // If the pool was closed and opened meanwhile, it may have been set back in between.
                 let same = self.pool_with(id).filter(|pool| pool.mark() == next);
@@ -173,12 +176,12 @@ impl Control {
     ///
     /// A fork continues without the record, which cannot be reached; and data in memory is always from this
     /// life.
-    pub(crate) fn may_open_copy(&self, keeper: &Keeper, id: VolumeId) -> bool {
+    pub(crate) fn may_open_copy(&self, reconciler: &Reconciler, id: VolumeId) -> bool {
         let mut found = self.copies_of(id);
-        found.retain(|(_, info)| is_current(keeper, info));
+        found.retain(|(_, info)| is_current(reconciler, info));
         let is_unvouched =
             |(pool, info): &(Pool, VolumeInfo)| info.kind != VolumeKind::Ram && !pool.is_vouched_for();
-        let waits = !keeper.has_fork(id) && found.iter().any(is_unvouched);
+        let waits = !reconciler.has_fork(id) && found.iter().any(is_unvouched);
         if self.current_of(found).is_some_and(|(pool, _)| self.is_closing(&pool)) {
             return false;
         }
@@ -211,7 +214,7 @@ impl Control {
     /// As [`Control::check_accepting_older`].
     pub async fn accept_older(&self, name: &str) -> Result<PoolStatus> {
         self.check_accepting_older(name)?;
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let older = self.only_older(&self.pool_named(name)?)?;
         let ids: BTreeSet<VolumeId> = older.iter().map(|info| info.id).collect();
         for info in older {
@@ -221,17 +224,17 @@ impl Control {
                 "the older data of a pool that was set back is accepted"
             );
             self.accepted_older.borrow_mut().insert(info.id);
-            keeper.accept(info.id);
+            reconciler.accept(info.id);
         }
-        keeper.open_volumes(&ids).await;
+        reconciler.open_volumes(&ids).await;
         self.pool(name)
     }
 
     fn only_older(&self, pool: &Pool) -> Result<Vec<VolumeInfo>> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let mut volumes = self.set_back_in(pool);
         // If another copy in sync is up, it will mark this one as out of sync in a moment.
-        volumes.retain(|info| keeper.calls_this_copy_in_sync(info.id));
+        volumes.retain(|info| reconciler.calls_this_copy_in_sync(info.id));
         Ok(volumes)
     }
 
@@ -256,13 +259,13 @@ impl Control {
     /// Pools that were set back, until all of their copies are marked for a full resync. From then on the
     /// volumes' own status says what they wait for.
     pub(super) fn set_back(&self) -> Vec<Fault> {
-        let Ok(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(reconciler) = self.reconciler() else { return Vec::new() };
         let fault = |pool: Pool| {
             let older = self.set_back_in(&pool);
             if older.is_empty() {
                 return None;
             }
-            let is_stuck = |info: &&VolumeInfo| keeper.calls_this_copy_in_sync(info.id);
+            let is_stuck = |info: &&VolumeInfo| reconciler.calls_this_copy_in_sync(info.id);
             let stuck: Vec<String> = older.iter().filter(is_stuck).map(|info| info.name.clone()).collect();
             let resynced = older.len() - stuck.len();
             let disks = disks_of(&pool);
@@ -274,7 +277,11 @@ impl Control {
 
 /// Advances a pool's own mark, and returns it once it is durable. `None`: that has failed, and the pool is
 /// used all the same, because it was not set back.
-async fn advance_mark(keeper: &Keeper, pool: &Pool, known: Option<PoolMark>) -> Result<Option<PoolMark>> {
+async fn advance_mark(
+    reconciler: &Reconciler,
+    pool: &Pool,
+    known: Option<PoolMark>,
+) -> Result<Option<PoolMark>> {
     let at = (Shard::current().config().unix_now)();
     let held = pool.mark();
     let (found, next) = compare(held, known, at);
@@ -295,9 +302,9 @@ async fn advance_mark(keeper: &Keeper, pool: &Pool, known: Option<PoolMark>) -> 
         Err(error) => return Err(error.into()),
     }
     if let Found::SetBack(known) = found {
-        tell_set_back(keeper, pool, held, known);
+        tell_set_back(reconciler, pool, held, known);
     } else if !pool.is_vouched_for() && !pool.older_disks().is_empty() {
-        tell_older_disks(keeper, pool);
+        tell_older_disks(reconciler, pool);
     }
     Ok(Some(next))
 }
@@ -321,7 +328,7 @@ fn disks_of(pool: &Pool) -> String {
     pool.paths().iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn tell_set_back(keeper: &Keeper, pool: &Pool, held: PoolMark, known: PoolMark) {
+fn tell_set_back(reconciler: &Reconciler, pool: &Pool, held: PoolMark, known: PoolMark) {
     let (name, disks) = (pool.name(), disks_of(pool));
     let age = known.at.saturating_sub(held.at);
     let text = format!(
@@ -329,10 +336,10 @@ fn tell_set_back(keeper: &Keeper, pool: &Pool, held: PoolMark, known: PoolMark) 
         known.count, held.count
     );
     tracing::error!("{text}");
-    tell(Event::new(POOL_SET_BACK, name, text).because("set-back").of_node(keeper.me().0));
+    tell(Event::new(POOL_SET_BACK, name, text).because("set-back").of_node(reconciler.me().0));
 }
 
-fn tell_older_disks(keeper: &Keeper, pool: &Pool) {
+fn tell_older_disks(reconciler: &Reconciler, pool: &Pool) {
     let name = pool.name();
     let older = pool.older_disks().iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
     let text = format!(
@@ -340,7 +347,7 @@ fn tell_older_disks(keeper: &Keeper, pool: &Pool) {
         older.join(", ")
     );
     tracing::error!("{text}");
-    tell(Event::new(POOL_SET_BACK, name, text).because("set-back").of_node(keeper.me().0));
+    tell(Event::new(POOL_SET_BACK, name, text).because("set-back").of_node(reconciler.me().0));
 }
 
 #[cfg(test)]

@@ -162,7 +162,7 @@ pub(super) fn with_control(what: impl FnOnce(&Control) + Send + 'static) {
 /// The same with the volume that has this number in its cluster.
 pub(super) fn with_volume(number: u32, what: impl FnOnce(&Control, VolumeId) + Send + 'static) {
     with_control(move |control| {
-        if let Some(id) = control.keeper().ok().and_then(|keeper| keeper.id_of(number)) {
+        if let Some(id) = control.reconciler().ok().and_then(|reconciler| reconciler.id_of(number)) {
             what(control, id);
         }
     });
@@ -185,9 +185,9 @@ pub(crate) fn note_unrepaired_of_copy(number: u32, of_volume: ByteOffset, len: B
         return;
     }
     with_volume(number, move |control, id| {
-        let Ok(keeper) = control.keeper() else { return };
+        let Ok(reconciler) = control.reconciler() else { return };
         let Ok((pool, info)) = control.volume_named(&id.to_string()) else { return };
-        keeper.note_unread(id, control.range_of(&pool, &info, of_volume.0, len.0, bad));
+        reconciler.note_unread(id, control.range_of(&pool, &info, of_volume.0, len.0, bad));
     });
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A new copy begins blank. No node has noted what it misses, so its own map says "everything", and it is
 //! resynced like a copy that was down (`docs/why/replication.md`, *Copies that come and go*). Removing a copy
-//! is first an intent in the volume's entry of the cluster's record ([`crate::copies::Leaves`]). Keepers
+//! is first an intent in the volume's entry of the cluster's record ([`crate::copies::Leaves`]). Reconcilers
 //! execute it as soon as another copy is in sync, and the copy's node then deletes the copy.
 
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::copies::{
     VolumeEntry, node_key, volume_key,
 };
 use crate::data::VolumeId;
-use crate::member::{ClusterError, ForkState, Keeper, json};
+use crate::member::{ClusterError, ForkState, Reconciler, json};
 use crate::shard::Shard;
 
 /// How often a change is repeated that failed because of another change of the same volume: while a node is
@@ -56,16 +56,16 @@ impl Control {
     /// The node cannot take a copy, or has one; no slot is free; errors of the node or of the cluster's
     /// record.
     pub async fn add_copy(self: &Rc<Control>, volume: &str, added: AddedCopy) -> Result<()> {
-        let keeper = self.keeper()?;
-        if self.is_sole_here(&keeper, volume) {
-            if added.node == keeper.me().0 {
+        let reconciler = self.reconciler()?;
+        if self.is_sole_here(&reconciler, volume) {
+            if added.node == reconciler.me().0 {
                 return Err(ControlError::HasCopy { volume: volume.to_owned(), node: added.node });
             }
-            self.check_first_copy(&keeper, volume, added.instead_of)?;
-            once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
-            self.make_ready_for_copies(&keeper, volume).await?;
+            self.check_first_copy(&reconciler, volume, added.instead_of)?;
+            once_heard(&reconciler, || node_that_takes_copies(&reconciler, added.node)).await?;
+            self.make_ready_for_copies(&reconciler, volume).await?;
         }
-        let (id, entry) = self.replicated(&keeper, volume)?;
+        let (id, entry) = self.replicated(&reconciler, volume)?;
         if let Some(from) = added.instead_of {
             copy_on(&entry, from)?;
         }
@@ -77,23 +77,23 @@ impl Control {
             node: entry.copies.first().map_or(0, |copy| copy.node),
         };
         let (_, info) = self.volume_named(&entry.id).map_err(|_| elsewhere())?;
-        if entry.copy_on(keeper.me()).is_none() {
+        if entry.copy_on(reconciler.me()).is_none() {
             return Err(elsewhere());
         }
-        if entry.copies.len() == 1 && !keeper.is_open(id) {
+        if entry.copies.len() == 1 && !reconciler.is_open(id) {
             return Err(ClusterError::Conflict(entry.name).into());
         }
         entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
-        once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
+        once_heard(&reconciler, || node_that_takes_copies(&reconciler, added.node)).await?;
         // The node creates no copy beside one that is to be deleted, because it could not tell them apart.
         let is_deleted = || {
-            let entry = keeper.volume(id).map(|volume| volume.entry);
+            let entry = reconciler.volume(id).map(|volume| volume.entry);
             entry.is_none_or(|entry| entry.dropped.iter().all(|dropped| dropped.node != added.node))
         };
-        keeper.until(DELETED_DEADLINE, is_deleted).await;
-        let (_, entry) = entry_named(&keeper, &entry.id)?;
+        reconciler.until(DELETED_DEADLINE, is_deleted).await;
+        let (_, entry) = entry_named(&reconciler, &entry.id)?;
         let slot = entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
-        once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
+        once_heard(&reconciler, || node_that_takes_copies(&reconciler, added.node)).await?;
         let blank = NewCopy::blank(&info, slot, added.pool.clone());
         let new = NewCopy {
             name: entry.name.clone(),
@@ -104,7 +104,7 @@ impl Control {
             ..blank
         };
         let (node, asker) = (NodeId(added.node), new.asker);
-        if let Err(error) = self.make_and_record(&keeper, id, node, new, added.instead_of).await {
+        if let Err(error) = self.make_and_record(&reconciler, id, node, new, added.instead_of).await {
             let may_be_left = match &error {
                 // The node has created nothing.
                 ControlError::Cluster(ClusterError::Refused { .. }) => false,
@@ -114,7 +114,7 @@ impl Control {
             };
             // A node that has not answered may have created it, or may still do so.
             if may_be_left {
-                drop_copies(&keeper, &[node], id, Some(asker)).await;
+                drop_copies(&reconciler, &[node], id, Some(asker)).await;
             }
             return Err(error);
         }
@@ -124,7 +124,7 @@ impl Control {
     /// Asks a node for a copy, and adds it to the record.
     async fn make_and_record(
         &self,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         id: VolumeId,
         node: NodeId,
         new: NewCopy,
@@ -132,18 +132,18 @@ impl Control {
     ) -> Result<()> {
         let (slot, size, asker) = (Slot::new(usize::from(new.slot)), new.size, new.asker);
         let slot = slot.ok_or(ControlError::Internal("a copy of no slot"))?;
-        let Answer::Done { incarnation } = keeper.ask(node, Ask::MakeCopy(new)).await? else {
+        let Answer::Done { incarnation } = reconciler.ask(node, Ask::MakeCopy(new)).await? else {
             return Err(ControlError::Internal("an unexpected answer"));
         };
         // The record must know the same life of the node that created the copy: a node that has restarted
         // since deletes it. If that life has only just begun, the record learns about it in a moment.
-        let known = || keeper.get::<NodeEntry>(&node_key(node));
+        let known = || reconciler.get::<NodeEntry>(&node_key(node));
         let has_heard = || known().is_none_or(|(entry, _)| entry.incarnation >= incarnation);
-        keeper.until(HEARD_WITHIN, has_heard).await;
+        reconciler.until(HEARD_WITHIN, has_heard).await;
         let Some((_, node_revision)) = known().filter(|(entry, _)| entry.incarnation == incarnation) else {
             return Err(ClusterError::Unreached(node).into());
         };
-        let added = self.change_entry(keeper, id, None, |entry| {
+        let added = self.change_entry(reconciler, id, None, |entry| {
             if entry.free_slot() != Some(slot) || entry.copy_on(node).is_some() || entry.size != size {
                 return Err(ClusterError::Conflict(volume_key(id)).into());
             }
@@ -172,12 +172,12 @@ impl Control {
         volume: &str,
         instead_of: Option<u16>,
     ) -> Result<(VolumeStatus, Vec<u16>)> {
-        let keeper = self.keeper()?;
-        if self.is_sole_here(&keeper, volume) {
-            let status = self.check_first_copy(&keeper, volume, instead_of)?;
-            return Ok((status, vec![keeper.me().0]));
+        let reconciler = self.reconciler()?;
+        if self.is_sole_here(&reconciler, volume) {
+            let status = self.check_first_copy(&reconciler, volume, instead_of)?;
+            return Ok((status, vec![reconciler.me().0]));
         }
-        let (_, entry) = self.replicated(&keeper, volume)?;
+        let (_, entry) = self.replicated(&reconciler, volume)?;
         entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
         Ok((self.volume(volume)?, entry.copies.iter().map(|copy| copy.node).collect()))
     }
@@ -187,18 +187,18 @@ impl Control {
     /// # Errors
     /// [`ControlError::OnlyInSync`]; the node has no copy.
     pub async fn remove_copy(&self, volume: &str, node: u16) -> Result<bool> {
-        let keeper = self.keeper()?;
-        let (id, _) = self.replicated(&keeper, volume)?;
-        self.change_entry(&keeper, id, Some(node), |entry| {
+        let reconciler = self.reconciler()?;
+        let (id, _) = self.replicated(&reconciler, volume)?;
+        self.change_entry(&reconciler, id, Some(node), |entry| {
             in_sync_without(entry, node)?;
             Ok((without_copy(entry, node), None))
         })
         .await?;
         let gone = || {
-            let entry = keeper.volume(id).map(|volume| volume.entry);
+            let entry = reconciler.volume(id).map(|volume| volume.entry);
             entry.is_none_or(|entry| entry.copy_on(NodeId(node)).is_none())
         };
-        Ok(keeper.until(GONE_DEADLINE, gone).await)
+        Ok(reconciler.until(GONE_DEADLINE, gone).await)
     }
 
     /// The record's entry for a volume, whether or not this node has a copy.
@@ -206,13 +206,17 @@ impl Control {
     /// # Errors
     /// [`ControlError::NotReplicated`]: the volume exists, but has no copies.
     pub fn volume_entry(&self, volume: &str) -> Result<VolumeEntry> {
-        let keeper = self.keeper()?;
-        self.replicated(&keeper, volume).map(|(_, entry)| entry)
+        let reconciler = self.reconciler()?;
+        self.replicated(&reconciler, volume).map(|(_, entry)| entry)
     }
 
     /// As [`Control::volume_entry`], with the volume's identity.
-    pub(super) fn replicated(&self, keeper: &Keeper, volume: &str) -> Result<(VolumeId, VolumeEntry)> {
-        match keeper.entry_named(volume) {
+    pub(super) fn replicated(
+        &self,
+        reconciler: &Reconciler,
+        volume: &str,
+    ) -> Result<(VolumeId, VolumeEntry)> {
+        match reconciler.entry_named(volume) {
             Some(found) => Ok(found),
             None => Err(ControlError::NotReplicated(self.volume(volume)?.info.name)),
         }
@@ -223,8 +227,8 @@ impl Control {
     /// # Errors
     /// As [`Control::remove_copy`], except those of the record.
     pub fn check_removed_copy(&self, entry: &VolumeEntry, node: u16) -> Result<usize> {
-        let keeper = self.keeper()?;
-        check_settled(&keeper, entry, Some(node))?;
+        let reconciler = self.reconciler()?;
+        check_settled(&reconciler, entry, Some(node))?;
         in_sync_without(entry, node)
     }
 
@@ -234,9 +238,9 @@ impl Control {
     /// # Errors
     /// The node has no copy; [`ControlError::CopyInSync`].
     pub async fn cancel_copy(&self, volume: &str, node: u16) -> Result<()> {
-        let keeper = self.keeper()?;
-        let (id, _) = entry_named(&keeper, volume)?;
-        let cancelled = self.change_entry(&keeper, id, Some(node), |entry| {
+        let reconciler = self.reconciler()?;
+        let (id, _) = entry_named(&reconciler, volume)?;
+        let cancelled = self.change_entry(&reconciler, id, Some(node), |entry| {
             not_in_sync(entry, node)?;
             Ok((without_copy(entry, node), None))
         });
@@ -248,9 +252,9 @@ impl Control {
     /// # Errors
     /// As [`Control::cancel_copy`], except those of the record.
     pub fn check_cancelled_copy(&self, volume: &str, node: u16) -> Result<()> {
-        let keeper = self.keeper()?;
-        let (_, entry) = entry_named(&keeper, volume)?;
-        check_settled(&keeper, &entry, Some(node))?;
+        let reconciler = self.reconciler()?;
+        let (_, entry) = entry_named(&reconciler, volume)?;
+        check_settled(&reconciler, &entry, Some(node))?;
         not_in_sync(&entry, node)
     }
 
@@ -259,9 +263,9 @@ impl Control {
     /// # Errors
     /// The node has no copy.
     pub async fn keep_copy(&self, volume: &str, node: u16) -> Result<()> {
-        let keeper = self.keeper()?;
-        let (id, _) = entry_named(&keeper, volume)?;
-        let kept = self.change_entry(&keeper, id, None, |entry| {
+        let reconciler = self.reconciler()?;
+        let (id, _) = entry_named(&reconciler, volume)?;
+        let kept = self.change_entry(&reconciler, id, None, |entry| {
             copy_on(entry, node)?;
             let mut next = entry.clone();
             next.copies.iter_mut().filter(|copy| copy.node == node).for_each(|copy| copy.leaves = None);
@@ -275,9 +279,9 @@ impl Control {
     /// # Errors
     /// As [`Control::keep_copy`], except those of the record.
     pub fn check_kept_copy(&self, volume: &str, node: u16) -> Result<()> {
-        let keeper = self.keeper()?;
-        let (_, entry) = entry_named(&keeper, volume)?;
-        check_settled(&keeper, &entry, None)?;
+        let reconciler = self.reconciler()?;
+        let (_, entry) = entry_named(&reconciler, volume)?;
+        check_settled(&reconciler, &entry, None)?;
         copy_on(&entry, node)
     }
 
@@ -314,9 +318,9 @@ impl Control {
         node: u16,
         change: impl Fn(&mut VolumeEntry, u8),
     ) -> Result<()> {
-        let keeper = self.keeper()?;
-        let (id, _) = entry_named(&keeper, volume)?;
-        let changed = self.change_entry(&keeper, id, None, |entry| {
+        let reconciler = self.reconciler()?;
+        let (id, _) = entry_named(&reconciler, volume)?;
+        let changed = self.change_entry(&reconciler, id, None, |entry| {
             copy_on(entry, node)?;
             let behind = |copy: &&CopyEntry| {
                 copy.node == node
@@ -339,7 +343,7 @@ impl Control {
     /// copy the change removes, if that is all that it does.
     pub(super) async fn change_entry(
         &self,
-        keeper: &Keeper,
+        reconciler: &Reconciler,
         id: VolumeId,
         leaves: Option<u16>,
         change: impl Fn(&VolumeEntry) -> Result<(VolumeEntry, Option<(String, cluster::Revision)>)>,
@@ -348,18 +352,19 @@ impl Control {
         let mut tries = 0;
         loop {
             tries += 1;
-            let (entry, revision) = keeper
+            let (entry, revision) = reconciler
                 .get::<VolumeEntry>(&key)
                 .ok_or_else(|| ControlError::not_found("volume", &id.to_string()))?;
-            check_settled(keeper, &entry, leaves)?;
+            check_settled(reconciler, &entry, leaves)?;
             let (next, also) = change(&entry)?;
-            let mut transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
+            let mut transaction =
+                Reconciler::transaction().expect(&key, Some(revision)).put(&key, json(&next));
             if let Some((key, revision)) = also {
                 transaction = transaction.expect(&key, Some(revision));
             }
-            match keeper.commit(transaction).await {
+            match reconciler.commit(transaction).await {
                 Err(ClusterError::Conflict(conflict)) if conflict == key && tries < TRIES_MAX => {
-                    keeper.until(TIDY_EVERY, || keeper.revision_of(&key) != Some(revision)).await;
+                    reconciler.until(TIDY_EVERY, || reconciler.revision_of(&key) != Some(revision)).await;
                 }
                 result => return Ok(result.map(|()| next)?),
             }
@@ -393,7 +398,7 @@ impl Control {
     /// Deletes a copy that was removed from this node, and notes in the record that it is gone.
     pub(super) async fn drop_left_copy(
         self: &Rc<Control>,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         entry: &VolumeEntry,
         dropped: DroppedCopy,
     ) -> Result<()> {
@@ -404,19 +409,19 @@ impl Control {
         // A copy that is being created is looked at again later. The exception is the removed copy itself, if
         // it was created too late: after the new volume had been recorded without it.
         if self.being_made.borrow().contains_key(&id)
-            && !self.copies_of(id).iter().any(|(_, info)| self.is_left(keeper, info, dropped))
+            && !self.copies_of(id).iter().any(|(_, info)| self.is_left(reconciler, info, dropped))
         {
             return Ok(());
         }
         let pools: Vec<String> = self.copies_of(id).into_iter().map(|(pool, _)| pool.name()).collect();
         for pool in pools {
-            self.delete_left(keeper, pool, id, dropped).await?;
+            self.delete_left(reconciler, pool, id, dropped).await?;
         }
         if !self.all_pools_are_open() {
             // One of the closed pools may hold the copy.
             return Ok(());
         }
-        let changed = self.change_entry(keeper, id, None, |entry| {
+        let changed = self.change_entry(reconciler, id, None, |entry| {
             let mut next = entry.clone();
             next.dropped.retain(|other| *other != dropped);
             Ok((next, None))
@@ -425,9 +430,10 @@ impl Control {
     }
 
     /// Whether what a pool holds of a volume is the copy that was removed from this node.
-    fn is_left(&self, keeper: &Keeper, info: &VolumeInfo, dropped: DroppedCopy) -> bool {
-        let is_copy =
-            || keeper.volume(info.id).is_some_and(|volume| volume.entry.copy_on(keeper.me()).is_some());
+    fn is_left(&self, reconciler: &Reconciler, info: &VolumeInfo, dropped: DroppedCopy) -> bool {
+        let is_copy = || {
+            reconciler.volume(info.id).is_some_and(|volume| volume.entry.copy_on(reconciler.me()).is_some())
+        };
         info.copy.is_some_and(|kept| match kept.state {
             CopyState::Trusted { epoch } | CopyState::SetBack { epoch } => epoch == dropped.made,
             CopyState::Sole | CopyState::New => dropped.made == 1,
@@ -438,19 +444,20 @@ impl Control {
 
     async fn delete_left(
         self: &Rc<Control>,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         pool: String,
         id: VolumeId,
         dropped: DroppedCopy,
     ) -> Result<()> {
         let info = self.pool_named(&pool).ok().and_then(|pool| pool.volume(id));
-        let Some(info) = info.filter(|info| self.is_left(keeper, info, dropped)) else { return Ok(()) };
-        let keeper = Rc::clone(keeper);
+        let Some(info) = info.filter(|info| self.is_left(reconciler, info, dropped)) else { return Ok(()) };
+        let reconciler = Rc::clone(reconciler);
         let work = Doing::DeleteCopy.of(&info.name);
         self.change(work, Thing::volume_in(info.id, pool.clone()), |control, changing| async move {
             let Ok(pool) = control.pool_named(&pool) else { return Ok(()) };
             // The change that held the volume until now may have started a new copy with this data.
-            let Some(info) = pool.volume(id).filter(|info| control.is_left(&keeper, info, dropped)) else {
+            let Some(info) = pool.volume(id).filter(|info| control.is_left(&reconciler, info, dropped))
+            else {
                 return Ok(());
             };
             changing.waits_for(WaitsFor::Disks(pool.paths()));
@@ -467,8 +474,8 @@ impl Control {
     }
 }
 
-pub(super) fn entry_named(keeper: &Keeper, name: &str) -> Result<(VolumeId, VolumeEntry)> {
-    keeper.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))
+pub(super) fn entry_named(reconciler: &Reconciler, name: &str) -> Result<(VolumeId, VolumeEntry)> {
+    reconciler.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))
 }
 
 /// The entry with the intent to remove this node's copy.
@@ -488,8 +495,8 @@ fn without_copy(entry: &VolumeEntry, node: u16) -> VolumeEntry {
 
 /// Checks that no node has continued alone with a volume, or that the copy of node `leaves` may be removed
 /// all the same.
-fn check_settled(keeper: &Keeper, entry: &VolumeEntry, leaves: Option<u16>) -> Result<()> {
-    let Some(fork) = keeper.fork_of(entry) else { return Ok(()) };
+fn check_settled(reconciler: &Reconciler, entry: &VolumeEntry, leaves: Option<u16>) -> Result<()> {
+    let Some(fork) = reconciler.fork_of(entry) else { return Ok(()) };
     // A copy that was added later must be removed before the data that the node wrote alone can be kept.
     let third = leaves.is_some_and(|node| node != fork.node) && entry.copies.len() > 2;
     match third && fork.state == ForkState::Split {
@@ -525,9 +532,9 @@ fn copy_on(entry: &VolumeEntry, node: u16) -> Result<()> {
     }
 }
 
-fn node_that_takes_copies(keeper: &Keeper, node: u16) -> Result<(NodeEntry, cluster::Revision)> {
+fn node_that_takes_copies(reconciler: &Reconciler, node: u16) -> Result<(NodeEntry, cluster::Revision)> {
     let takes = |(entry, up): (NodeEntry, bool)| entry.id == node && up && !entry.witness;
-    let up = !keeper.is_in_maintenance(NodeId(node)) && keeper.nodes().into_iter().any(takes);
-    let known = keeper.get::<NodeEntry>(&node_key(NodeId(node)));
+    let up = !reconciler.is_in_maintenance(NodeId(node)) && reconciler.nodes().into_iter().any(takes);
+    let known = reconciler.get::<NodeEntry>(&node_key(NodeId(node)));
     known.filter(|_| up).ok_or(ControlError::NodeNotThere(node))
 }

@@ -76,8 +76,8 @@ impl Control {
         let pools = self.pools.borrow();
         let known = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
         let fails = |pool: &Pool| {
-            let keeper = self.keeper().ok();
-            let has_failed = |id| keeper.as_ref().is_some_and(|keeper| keeper.has_failed(id));
+            let reconciler = self.reconciler().ok();
+            let has_failed = |id| reconciler.as_ref().is_some_and(|reconciler| reconciler.has_failed(id));
             pool.metadata_state() == MetadataState::Failed
                 // A full file system fails a copy but not the disk.
                 || pool.volumes().iter().any(|volume| has_failed(volume.id))
@@ -91,9 +91,10 @@ impl Control {
 
     /// Checks that closing the pool does not destroy the last copy in sync of a RAM volume.
     fn check_nothing_forgotten(&self, pool: &Pool) -> Result<()> {
-        let Ok(keeper) = self.keeper() else { return Ok(()) };
-        let forgotten =
-            |info: &VolumeInfo| info.kind == VolumeKind::Ram && !info.is_sole() && keeper.is_last(info.id);
+        let Ok(reconciler) = self.reconciler() else { return Ok(()) };
+        let forgotten = |info: &VolumeInfo| {
+            info.kind == VolumeKind::Ram && !info.is_sole() && reconciler.is_last(info.id)
+        };
         match self.current_volumes(pool).into_iter().find(forgotten) {
             Some(info) => Err(ControlError::OnlyInMemory { pool: pool.name(), volume: info.name }),
             None => Ok(()),
@@ -122,12 +123,12 @@ impl Control {
         // Before the openings under way are waited for, so that no other one begins.
         self.set_closing(pool, true);
         let all = self.current_volumes(pool);
-        if let Ok(keeper) = self.keeper() {
+        if let Ok(reconciler) = self.reconciler() {
             let memory = |info: &&VolumeInfo| info.kind == VolumeKind::Ram;
             let ids = all.iter().map(|info| info.id).collect();
             // Some of its copies may be being opened.
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            keeper.set_aside(&ids, &all.iter().filter(memory).map(|info| info.id).collect()).await;
+            reconciler.set_aside(&ids, &all.iter().filter(memory).map(|info| info.id).collect()).await;
         }
         for volume in all {
             let state = self.close_volume(changing, pool, volume.id).await;
@@ -142,18 +143,18 @@ impl Control {
     /// that may be current. No host sees them now, but the state of their units stays: it may fence hosts
     /// off.
     pub(super) async fn serve_elsewhere(&self, pool: &Pool) {
-        let Ok(keeper) = self.keeper() else { return };
+        let Ok(reconciler) = self.reconciler() else { return };
         let is_sound = |info: &VolumeInfo| {
             let is_trusted = |copy: CopyOf| matches!(copy.state, CopyState::Trusted { .. });
             info.is_sole() || info.copy.is_some_and(is_trusted)
         };
         let holds = |(other, info): &(Pool, VolumeInfo)| {
-            is_current(&keeper, info) && is_sound(info) && !self.is_closing(other)
+            is_current(&reconciler, info) && is_sound(info) && !self.is_closing(other)
         };
         let mut volumes: BTreeSet<VolumeId> =
             self.current_volumes(pool).iter().map(|volume| volume.id).collect();
         volumes.retain(|id| self.copies_of(*id).iter().any(holds));
-        keeper.bring_back(&volumes).await;
+        reconciler.bring_back(&volumes).await;
     }
 
     /// Notes that a pool is about to be closed, or that it stays open after all.
@@ -204,9 +205,9 @@ impl Control {
     /// What is set aside of it stays for a later attempt.
     pub(crate) async fn end_wait(&self, id: VolumeId) {
         // Not if its pool is about to be closed, or is not open: then it is yet to be opened there.
-        let is_there = self.keeper().is_ok_and(|keeper| {
+        let is_there = self.reconciler().is_ok_and(|reconciler| {
             let found = self.copies_of(id);
-            found.iter().any(|(pool, info)| is_current(&keeper, info) && !self.is_closing(pool))
+            found.iter().any(|(pool, info)| is_current(&reconciler, info) && !self.is_closing(pool))
         });
         if is_there && Shard::current().is_expected(id) {
             self.tell_back(BTreeSet::from([id])).await;

@@ -336,7 +336,7 @@ impl Control {
         if Shard::current().volume(info.id).is_none() {
             return Some(Unfit::NotServed);
         }
-        let is_behind = self.keeper().is_ok_and(|keeper| !is_in_sync_here(&keeper, info.id));
+        let is_behind = self.reconciler().is_ok_and(|reconciler| !is_in_sync_here(&reconciler, info.id));
         is_behind.then_some(Unfit::OutOfSync)
     }
 
@@ -442,7 +442,7 @@ impl Control {
                 if scrubbing.stopped.get() {
                     return Ok(ScrubState::Stopped);
                 }
-                if self.keeper().is_ok_and(|keeper| keeper.is_stopping()) {
+                if self.reconciler().is_ok_and(|reconciler| reconciler.is_stopping()) {
                     return Err("this node is stopping".into());
                 }
                 let began = rt::now();

@@ -7,23 +7,23 @@ use serde::de::DeserializeOwned;
 
 use super::change::{Changing, WaitsFor};
 use super::{Control, Result};
-use crate::member::Keeper;
+use crate::member::Reconciler;
 use crate::record::Change;
 
 impl Control {
     /// The entries whose keys begin with `prefix`, by key.
     pub(super) fn shared_entries<T: DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
-        self.keeper().map_or_else(|_| Vec::new(), |keeper| keeper.list(prefix))
+        self.reconciler().map_or_else(|_| Vec::new(), |reconciler| reconciler.list(prefix))
     }
 
     /// The entry at `key`; `None` if there is none, or if it has another shape.
     pub(super) fn shared_entry<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        self.keeper().ok()?.get(key).map(|(value, _)| value)
+        self.reconciler().ok()?.get(key).map(|(value, _)| value)
     }
 
     /// Whether there is an entry at `key`, of whatever shape.
     pub(super) fn has_shared_entry(&self, key: &str) -> bool {
-        self.keeper().is_ok_and(|keeper| keeper.revision_of(key).is_some())
+        self.reconciler().is_ok_and(|reconciler| reconciler.revision_of(key).is_some())
     }
 
     /// Makes changes of shared entries durable, all or none, and then changes of what is the node's own. The
@@ -38,16 +38,17 @@ impl Control {
         own: Vec<Change>,
     ) -> Result<()> {
         if !shared.is_empty() {
-            let keeper = self.keeper()?;
+            let reconciler = self.reconciler()?;
             changing.waits_for(WaitsFor::ClusterRecord);
-            let transaction = shared.into_iter().fold(Keeper::transaction(), |transaction, (key, value)| {
-                let transaction = transaction.expect(&key, keeper.revision_of(&key));
-                match value {
-                    Some(value) => transaction.put(&key, value.get()),
-                    None => transaction.delete(&key),
-                }
-            });
-            keeper.commit(transaction).await?;
+            let transaction =
+                shared.into_iter().fold(Reconciler::transaction(), |transaction, (key, value)| {
+                    let transaction = transaction.expect(&key, reconciler.revision_of(&key));
+                    match value {
+                        Some(value) => transaction.put(&key, value.get()),
+                        None => transaction.delete(&key),
+                    }
+                });
+            reconciler.commit(transaction).await?;
         }
         if own.is_empty() { Ok(()) } else { self.commit(changing, own).await }
     }

@@ -143,8 +143,8 @@ impl Control {
     /// # Errors
     /// [`ControlError::Cluster`]: the record does not report it.
     pub async fn cluster_record(&self) -> Result<Option<ClusterRecordStatus>> {
-        let Ok(keeper) = self.keeper() else { return Ok(None) };
-        let status = keeper.store().status(RECORD_DEADLINE).await.map_err(ClusterError::from)?;
+        let Ok(reconciler) = self.reconciler() else { return Ok(None) };
+        let status = reconciler.store().status(RECORD_DEADLINE).await.map_err(ClusterError::from)?;
         let place = self.place().map(|place| place.record).unwrap_or_default();
         let endpoints = match &Shard::current().config().record {
             RecordEngine::Etcd(access) if place == RecordPlace::Etcd => access.endpoints.clone(),
@@ -173,9 +173,9 @@ impl Control {
 
     /// The replication counters; empty if the node takes no part in its cluster.
     pub async fn replication(&self) -> Result<ReplicationStats> {
-        let Ok(keeper) = self.keeper() else { return Ok(ReplicationStats::default()) };
+        let Ok(reconciler) = self.reconciler() else { return Ok(ReplicationStats::default()) };
         let by_core = ask_all_cores(|| async { Copies::current().traffic() }).await?;
-        let counted = keeper.counted();
+        let counted = reconciler.counted();
         let (mut synced, mut dirtied) = (BTreeMap::new(), BTreeMap::new());
         let count = |entry: VolumeEntry| {
             let Some(volume) = VolumeId::parse(&entry.id) else { return };
@@ -186,9 +186,9 @@ impl Control {
                 }
             }
         };
-        keeper.for_each_entry(count).await;
+        reconciler.for_each_entry(count).await;
         let traffic = copies::sum_traffic(by_core).into_iter().map(|(node, traffic)| (node.0, traffic));
-        let (sync_limit, sync_budget) = (keeper.sync_limit(), keeper.sync_budget(rt::now()));
+        let (sync_limit, sync_budget) = (reconciler.sync_limit(), reconciler.sync_budget(rt::now()));
         Ok(ReplicationStats { traffic: traffic.collect(), synced, dirtied, sync_limit, sync_budget })
     }
 

@@ -18,7 +18,7 @@ use super::leftovers::forget_deleted;
 use super::volumes::compression_in_logs;
 use crate::copies::{DeletedVolume, DroppedCopy, VolumeEntry, WantedCopy};
 use crate::data::VolumeId;
-use crate::member::Keeper;
+use crate::member::Reconciler;
 use crate::parts;
 use crate::under_way::UnderWay;
 
@@ -52,7 +52,7 @@ struct Compared {
     at: Instant,
     /// The revision by which this node acts.
     record: Revision,
-    /// [`Keeper::activations`]: it grows when copies are opened again.
+    /// [`Reconciler::activations`]: it grows when copies are opened again.
     activations: u64,
     pools: Vec<PoolId>,
 }
@@ -70,70 +70,70 @@ type Chores = BTreeMap<Option<PoolId>, Vec<(VolumeId, Chore)>>;
 
 impl Control {
     /// Cleans up again and again, until the node stops.
-    pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
+    pub(super) async fn tidy_copies(self: Rc<Control>, reconciler: Rc<Reconciler>) {
         let under_way = UnderWay::default();
         let mut compared: Option<Compared> = None;
-        while !keeper.is_stopping() {
+        while !reconciler.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
             let now = Compared {
                 at: rt::now(),
-                record: keeper.acts_by(),
-                activations: keeper.activations(),
+                record: reconciler.acts_by(),
+                activations: reconciler.activations(),
                 pools: self.open_pools().iter().map(Pool::id).collect(),
             };
             let mut all = Vec::new();
             if compared.as_ref().is_none_or(|before| now.must_follow(before)) {
-                all = self.outdated(&keeper).await;
+                all = self.outdated(&reconciler).await;
                 compared = all.is_empty().then_some(now);
             }
-            for (pool, chores) in self.chores(&keeper, all).await {
-                let (control, keeper) = (Rc::clone(&self), Rc::clone(&keeper));
+            for (pool, chores) in self.chores(&reconciler, all).await {
+                let (control, reconciler) = (Rc::clone(&self), Rc::clone(&reconciler));
                 under_way.start(pool, async move {
                     for (id, chore) in chores {
-                        control.do_chore(&keeper, id, chore).await;
+                        control.do_chore(&reconciler, id, chore).await;
                     }
                 });
             }
-            forget_deleted(&keeper).await;
+            forget_deleted(&reconciler).await;
         }
     }
 
     /// The name of a volume about which the record says something that no open pool says yet: its pool is
     /// closed, or has not followed; or of one that the record is about to get. A node that leaves its cluster
     /// would lose that.
-    pub(super) async fn not_in_pool(&self, keeper: &Rc<Keeper>) -> Option<String> {
-        let outdated = self.outdated(keeper).await;
+    pub(super) async fn not_in_pool(&self, reconciler: &Rc<Reconciler>) -> Option<String> {
+        let outdated = self.outdated(reconciler).await;
         let is_outdated = |id: &VolumeId| outdated.iter().any(|(other, _)| other == id);
-        let mut wanted = keeper.wanted_here().into_iter();
+        let mut wanted = reconciler.wanted_here().into_iter();
         let behind =
             wanted.find(|(id, _)| !self.has_sole(*id) || is_outdated(id)).map(|(_, wanted)| wanted.name);
         // Deleted, and perhaps in a pool that is closed.
-        let deleted = || keeper.deleted_here().into_iter().next().map(|(_, deleted)| deleted.name);
+        let deleted = || reconciler.deleted_here().into_iter().next().map(|(_, deleted)| deleted.name);
         behind.or_else(deleted).or_else(|| self.being_created())
     }
 
     /// Copies whose pools have not followed the record yet, and in what.
-    async fn outdated(&self, keeper: &Rc<Keeper>) -> Vec<(VolumeId, Chore)> {
+    async fn outdated(&self, reconciler: &Rc<Reconciler>) -> Vec<(VolumeId, Chore)> {
         let mut all = Vec::new();
         let compare = |(id, wanted): (VolumeId, WantedCopy)| {
             if let Some((_, info)) = self.current_of(self.copies_of(id)) {
                 all.extend(lag(&info, &wanted).into_iter().map(|chore| (id, chore)));
             }
         };
-        parts::for_each(keeper.wanted_here(), compare).await;
+        parts::for_each(reconciler.wanted_here(), compare).await;
         let is_former =
             |id: VolumeId| all.iter().any(|(of, chore)| *of == id && matches!(chore, Chore::Kind));
         self.forget_refused(is_former);
         all
     }
 
-    async fn chores(&self, keeper: &Rc<Keeper>, mut all: Vec<(VolumeId, Chore)>) -> Chores {
-        for (entry, dropped) in keeper.dropped_here().await {
+    async fn chores(&self, reconciler: &Rc<Reconciler>, mut all: Vec<(VolumeId, Chore)>) -> Chores {
+        for (entry, dropped) in reconciler.dropped_here().await {
             let Some(id) = VolumeId::parse(&entry.id) else { continue };
             all.push((id, Chore::Removed(Box::new(entry), dropped)));
         }
-        all.extend(keeper.deleted_here().into_iter().map(|(id, deleted)| (id, Chore::Deleted(deleted))));
-        all.extend(self.left_blank(keeper).await.into_iter().map(|(pool, id)| (id, Chore::Blank(pool))));
+        all.extend(reconciler.deleted_here().into_iter().map(|(id, deleted)| (id, Chore::Deleted(deleted))));
+        all.extend(self.left_blank(reconciler).await.into_iter().map(|(pool, id)| (id, Chore::Blank(pool))));
         let mut chores = Chores::new();
         for (id, chore) in all {
             chores.entry(self.pool_of_copy(id)).or_default().push((id, chore));
@@ -141,7 +141,7 @@ impl Control {
         chores
     }
 
-    async fn do_chore(self: &Rc<Control>, keeper: &Rc<Keeper>, id: VolumeId, chore: Chore) {
+    async fn do_chore(self: &Rc<Control>, reconciler: &Rc<Reconciler>, id: VolumeId, chore: Chore) {
         // The chore would have to wait for that change, and while a disk hangs, each round would start one
         // more.
         if self.is_being_changed(id) {
@@ -149,12 +149,12 @@ impl Control {
         }
         match chore {
             Chore::Rename => {
-                if let Some(volume) = keeper.volume(id) {
+                if let Some(volume) = reconciler.volume(id) {
                     self.rename_copy(id, volume.entry.name).await;
                 }
             }
             Chore::Space => {
-                let Some(entry) = keeper.volume(id).map(|volume| volume.entry) else { return };
+                let Some(entry) = reconciler.volume(id).map(|volume| volume.entry) else { return };
                 if let Err(error) = self.set_space_of_copy(&entry.id, entry.space.into()).await {
                     tracing::debug!(volume = entry.name, %error, "the pool still has a volume's former space policy");
                 }
@@ -165,22 +165,22 @@ impl Control {
                 }
             }
             Chore::Kind => {
-                if let Some(entry) = keeper.volume(id).map(|volume| volume.entry) {
+                if let Some(entry) = reconciler.volume(id).map(|volume| volume.entry) {
                     self.follow_recorded_kind(id, &entry).await;
                 }
             }
             Chore::Removed(entry, dropped) => {
-                if let Err(error) = self.drop_left_copy(keeper, &entry, dropped).await {
+                if let Err(error) = self.drop_left_copy(reconciler, &entry, dropped).await {
                     tracing::warn!(volume = entry.name, %error, "the copy that was removed from this node could not be deleted yet");
                 }
             }
             Chore::Deleted(deleted) => {
-                if let Err(error) = self.drop_deleted(keeper, id, &deleted).await {
+                if let Err(error) = self.drop_deleted(reconciler, id, &deleted).await {
                     tracing::warn!(volume = deleted.name, %error, "what is left of a deleted volume on this node could not be deleted yet");
                 }
             }
             Chore::Blank(pool) => {
-                if let Err(error) = self.delete_left_blank(keeper, pool, id).await {
+                if let Err(error) = self.delete_left_blank(reconciler, pool, id).await {
                     tracing::debug!(volume = %id, %error, "a blank copy that nobody needs could not be deleted yet");
                 }
             }

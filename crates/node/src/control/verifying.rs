@@ -25,7 +25,7 @@ use crate::canary::{Canary, makes};
 use crate::copies::{Answer, Ask, DIGEST_BYTES, DifferingEntry, StandingEntry, differing_key};
 use crate::events::code::COPIES_MISMATCH;
 use crate::events::{Event, tell};
-use crate::member::Keeper;
+use crate::member::Reconciler;
 use crate::shard::Shard;
 
 /// The size of a part. Hosts that access it wait for a few milliseconds.
@@ -202,11 +202,11 @@ impl Control {
     /// The volume does not exist, or is only on this node.
     pub fn begin_verification(self: &Rc<Control>, name: &str) -> Result<Verification> {
         let volume = self.volume(name)?;
-        let keeper = match self.keeper() {
+        let reconciler = match self.reconciler() {
             Ok(_) if volume.copies.is_none() => {
                 return Err(ControlError::NotReplicated(volume.info.name));
             }
-            keeper => keeper?,
+            reconciler => reconciler?,
         };
         let id = volume.info.id;
         let running = self.verifications.of.borrow().get(&id).filter(|it| it.is_running()).map(Rc::clone);
@@ -215,22 +215,22 @@ impl Control {
             running.scheduled.iter().for_each(|scheduled| scheduled.is_asked_for.set(true));
             return Ok(running.shown());
         }
-        let verifying = self.new_verification(&keeper, volume, None)?;
+        let verifying = self.new_verification(&reconciler, volume, None)?;
         let shown = verifying.shown();
-        rt::spawn(Rc::clone(self).verify(keeper, id, verifying)).detach();
+        rt::spawn(Rc::clone(self).verify(reconciler, id, verifying)).detach();
         Ok(shown)
     }
 
     fn new_verification(
         &self,
-        keeper: &Keeper,
+        reconciler: &Reconciler,
         volume: VolumeStatus,
         scheduled: Option<Scheduled>,
     ) -> Result<Rc<Verifying>> {
         let VolumeStatus { info, copies, .. } = volume;
         let Some(copies) = copies else { return Err(ControlError::NotReplicated(info.name)) };
         let mut all = self.verifications.of.borrow_mut();
-        all.retain(|id, verifying| verifying.is_running() || keeper.volume(*id).is_some());
+        all.retain(|id, verifying| verifying.is_running() || reconciler.volume(*id).is_some());
         let in_sync = copies.entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
         let found = Verification {
             volume: info.name,
@@ -250,7 +250,7 @@ impl Control {
         let unremembered = all.get(&info.id).filter(|last| !last.is_remembered.get());
         let mut before = match unremembered {
             Some(last) => last.differing(),
-            None => keeper.get::<DifferingEntry>(&differing_key(info.id)).map(|(known, _)| known).into(),
+            None => reconciler.get::<DifferingEntry>(&differing_key(info.id)).map(|(known, _)| known).into(),
         };
         // A copy that was removed will never be compared again.
         before.nodes.retain(|node| copies.entry.copies.iter().any(|copy| copy.node == *node));
@@ -302,7 +302,7 @@ impl Control {
         }
     }
 
-    async fn verify(self: Rc<Control>, keeper: Rc<Keeper>, id: VolumeId, verifying: Rc<Verifying>) {
+    async fn verify(self: Rc<Control>, reconciler: Rc<Reconciler>, id: VolumeId, verifying: Rc<Verifying>) {
         let turns = Rc::clone(&self.verifications.turns);
         turns.acquire(1).await;
         let Ok(VolumeStatus { info, .. }) = self.volume(&id.to_string()) else {
@@ -321,14 +321,14 @@ impl Control {
             if verifying.scheduled.as_ref().is_some_and(|scheduled| end <= scheduled.from) {
                 continue;
             }
-            if verifying.stopped.get() || keeper.is_stopping() {
+            if verifying.stopped.get() || reconciler.is_stopping() {
                 let scheduled = verifying.scheduled.iter();
                 scheduled.for_each(|it| it.is_interrupted.set(!verifying.stopped.get()));
                 verifying.stopped.set(true);
                 break;
             }
             let began = rt::now();
-            let found = self.compare_part(&keeper, &verifying, id, slice, (at, len)).await;
+            let found = self.compare_part(&reconciler, &verifying, id, slice, (at, len)).await;
             let found = found.map(|found| {
                 let place = |(at, len, nodes)| {
                     let ByteOffset(offset) = info.stripe.volume_offset(slice, ByteOffset(at));
@@ -337,7 +337,7 @@ impl Control {
                 found.into_iter().map(place).collect()
             });
             verifying.note(found, len);
-            if !self.may_continue(&keeper, id, &verifying, (rt::now().since(began), len)).await {
+            if !self.may_continue(&reconciler, id, &verifying, (rt::now().since(began), len)).await {
                 verifying.stopped.set(true);
                 break;
             }
@@ -356,7 +356,7 @@ impl Control {
             tell(Event::new(COPIES_MISMATCH, &found.volume, text).of_volume(id));
         }
         self.note_compared(id, found);
-        self.remember(&keeper, id, &verifying).await;
+        self.remember(&reconciler, id, &verifying).await;
     }
 
     /// Notes how a verification has ended.
@@ -377,13 +377,13 @@ impl Control {
     /// What differs in a part of a slice (offset in the slice, length, nodes), or why that is not known.
     async fn compare_part(
         &self,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         verifying: &Verifying,
         id: VolumeId,
         slice: u16,
         part: (u64, u64),
     ) -> Result<Vec<(u64, u64, BTreeSet<u16>)>, String> {
-        if !is_in_sync_here(keeper, id) {
+        if !is_in_sync_here(reconciler, id) {
             return Err(
                 "the copy on this node is out of sync: run the command on a node whose copy is in sync"
                     .into(),
@@ -394,7 +394,7 @@ impl Control {
             if attempt > 0 {
                 rt::sleep(AGAIN_AFTER).await;
             }
-            last = compare_once(keeper, verifying, id, slice, part).await;
+            last = compare_once(reconciler, verifying, id, slice, part).await;
             if last.as_ref().is_ok_and(Vec::is_empty) {
                 break;
             }
@@ -427,14 +427,15 @@ fn how_ended(found: &Verification) -> (JobOutcome, Option<String>) {
     }
 }
 
-pub(super) fn is_in_sync_here(keeper: &Keeper, id: VolumeId) -> bool {
-    let here =
-        keeper.volume(id).and_then(|volume| volume.entry.copy_on(keeper.me()).map(|(_, copy)| copy.standing));
+pub(super) fn is_in_sync_here(reconciler: &Reconciler, id: VolumeId) -> bool {
+    let here = reconciler
+        .volume(id)
+        .and_then(|volume| volume.entry.copy_on(reconciler.me()).map(|(_, copy)| copy.standing));
     here == Some(StandingEntry::InSync)
 }
 
 async fn compare_once(
-    keeper: &Rc<Keeper>,
+    reconciler: &Rc<Reconciler>,
     verifying: &Verifying,
     id: VolumeId,
     slice: u16,
@@ -443,12 +444,12 @@ async fn compare_once(
     let volume = Shard::current().volume(id).ok_or("the copy on this node is not open")?;
     let taken = volume.take_part(slice, ByteOffset(at), ByteLen(len)).await;
     let taken = taken.map_err(|_| "host writes to it could not be paused")?;
-    let entry = keeper.volume(id).ok_or("the volume was deleted")?.entry;
+    let entry = reconciler.volume(id).ok_or("the volume was deleted")?.entry;
     let in_sync = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
     let nodes: BTreeSet<u16> = in_sync.map(|copy| copy.node).collect();
     let asked = nodes.iter().map(|node| async {
         let ask = Ask::Digests { id: id.to_string(), slice, offset: at, len };
-        match keeper.ask_within(NodeId(*node), ask, DIGESTS_MAX).await {
+        match reconciler.ask_within(NodeId(*node), ask, DIGESTS_MAX).await {
             Ok(Answer::Digests(digests)) => Ok((*node, digests)),
             Ok(Answer::Unreadable { offset, disk }) => {
                 let at = volume.volume_offset(slice, ByteOffset(offset));

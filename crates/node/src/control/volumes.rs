@@ -27,7 +27,7 @@ use super::access::MapSpec;
 use super::{Control, ControlError, Placement, Result, ScrubStatus};
 use crate::copies::{VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
-use crate::member::{CopiesStatus, Keeper};
+use crate::member::{CopiesStatus, Reconciler};
 use crate::parts;
 
 /// A volume to be created.
@@ -110,9 +110,9 @@ impl Control {
             let name = |id| Some((id, self.pool_named(&pool).ok()?.volume(id)?.name));
             parts::for_each(ids, |id| all.extend(name(id))).await;
         }
-        if let Ok(keeper) = self.keeper() {
+        if let Ok(reconciler) = self.reconciler() {
             let add = |entry: VolumeEntry| all.extend(VolumeId::parse(&entry.id).map(|id| (id, entry.name)));
-            keeper.for_each_entry(add).await;
+            reconciler.for_each_entry(add).await;
         }
         all
     }
@@ -144,12 +144,13 @@ impl Control {
 
     /// The volume of this name or identity, with its pool.
     pub(super) fn volume_named(&self, name: &str) -> Result<(Pool, VolumeInfo)> {
-        let keeper = self.keeper().ok();
+        let reconciler = self.reconciler().ok();
         // The record's names come first: a pool may not know the current name of its copy yet.
-        let named = keeper.as_ref().and_then(|keeper| keeper.get::<String>(&volume_name_key(name)));
+        let named =
+            reconciler.as_ref().and_then(|reconciler| reconciler.get::<String>(&volume_name_key(name)));
         let id = VolumeId::parse(named.as_ref().map_or(name, |(id, _)| id));
         let is_called_so = |info: &VolumeInfo| {
-            let recorded = keeper.as_ref().and_then(|keeper| keeper.volume(info.id));
+            let recorded = reconciler.as_ref().and_then(|reconciler| reconciler.volume(info.id));
             recorded.is_none_or(|volume| volume.entry.name == name)
         };
         let find = |pool: Pool| {
@@ -170,8 +171,8 @@ impl Control {
         if found.len() < 2 {
             return found.into_iter().next();
         }
-        let keeper = self.keeper().ok();
-        found.into_iter().min_by_key(|(_, info)| rank(keeper.as_deref(), info))
+        let reconciler = self.reconciler().ok();
+        found.into_iter().min_by_key(|(_, info)| rank(reconciler.as_deref(), info))
     }
 
     /// Checks that it is clear which pool has the volume.
@@ -187,12 +188,12 @@ impl Control {
         if found.len() < 2 {
             return Ok(());
         }
-        let keeper = self.keeper()?;
-        let entry = keeper.get::<VolumeEntry>(&volume_key(volume.id));
-        if entry.is_some_and(|(entry, _)| entry.copy_on(keeper.me()).is_none()) {
+        let reconciler = self.reconciler()?;
+        let entry = reconciler.get::<VolumeEntry>(&volume_key(volume.id));
+        if entry.is_some_and(|(entry, _)| entry.copy_on(reconciler.me()).is_none()) {
             return Ok(());
         }
-        let ranked = found.iter().map(|(pool, info)| (rank(Some(&keeper), info), pool.name()));
+        let ranked = found.iter().map(|(pool, info)| (rank(Some(&reconciler), info), pool.name()));
         let mut ranked: Vec<(u8, String)> = ranked.collect();
         let best = ranked.iter().map(|(rank, _)| *rank).min();
         ranked.retain(|(rank, _)| Some(*rank) == best);
@@ -212,28 +213,28 @@ impl Control {
 
     /// Like [`Control::current_volumes`], for some of the volumes of an open pool.
     pub(super) fn only_current(&self, mut all: Vec<VolumeInfo>) -> Vec<VolumeInfo> {
-        if let Ok(keeper) = self.keeper() {
-            all.retain(|info| is_current(&keeper, info) || !self.has_current(&keeper, info.id));
+        if let Ok(reconciler) = self.reconciler() {
+            all.retain(|info| is_current(&reconciler, info) || !self.has_current(&reconciler, info.id));
         }
         all
     }
 
     /// The volumes of a pool that is not open, except those whose copy on this node is in an open one.
     pub(super) fn not_in_open_pools(&self, mut all: Vec<VolumeInfo>) -> Vec<VolumeInfo> {
-        if let Ok(keeper) = self.keeper() {
-            all.retain(|info| !self.has_current(&keeper, info.id));
+        if let Ok(reconciler) = self.reconciler() {
+            all.retain(|info| !self.has_current(&reconciler, info.id));
         }
         all
     }
 
     /// Whether an open pool has this node's copy of a volume.
-    fn has_current(&self, keeper: &Keeper, id: VolumeId) -> bool {
-        self.copies_of(id).iter().any(|(_, info)| is_current(keeper, info))
+    fn has_current(&self, reconciler: &Reconciler, id: VolumeId) -> bool {
+        self.copies_of(id).iter().any(|(_, info)| is_current(reconciler, info))
     }
 
     pub(super) fn volume_status(&self, info: VolumeInfo, pool: &str) -> VolumeStatus {
         let maps = self.maps_of_volume(info.id);
-        let failed = self.keeper().ok().filter(|keeper| keeper.has_failed(info.id)).map(|_| {
+        let failed = self.reconciler().ok().filter(|reconciler| reconciler.has_failed(info.id)).map(|_| {
             format!(
                 "a write to this copy failed, and the copy is out of service: check its disk (`ursa pool show {pool}`), then run `ursa pool reopen {pool}`"
             )
@@ -241,7 +242,7 @@ impl Control {
         let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string).or(failed);
         let problem = problem.or_else(|| self.why_not_recorded(&info));
         let scrub = self.pool_named(pool).ok().and_then(|pool| self.scrub_status(pool.id(), &info));
-        let copies = self.keeper().ok().and_then(|keeper| keeper.volume(info.id));
+        let copies = self.reconciler().ok().and_then(|reconciler| reconciler.volume(info.id));
         let info = match &copies {
             Some(CopiesStatus { entry, .. }) => VolumeInfo {
                 name: entry.name.clone(),
@@ -283,9 +284,9 @@ impl Control {
         if unserved.is_empty() {
             return Vec::new();
         }
-        let keeper = self.keeper().ok();
+        let reconciler = self.reconciler().ok();
         // The record's name comes first: a pool may not know the current name of its copy yet.
-        let in_record = |info: &VolumeInfo| Some(keeper.as_ref()?.volume(info.id)?.entry.name);
+        let in_record = |info: &VolumeInfo| Some(reconciler.as_ref()?.volume(info.id)?.entry.name);
         let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());
         let found = volumes.filter_map(|info| {
             let why = unserved.get(&info.id)?.to_string();
@@ -296,9 +297,9 @@ impl Control {
 }
 
 /// What an entry of a pool is worth among several of one volume: the lowest number is worth most.
-fn rank(keeper: Option<&Keeper>, info: &VolumeInfo) -> u8 {
+fn rank(reconciler: Option<&Reconciler>, info: &VolumeInfo) -> u8 {
     match info.copy.map(|copy| copy.state) {
-        _ if !keeper.is_some_and(|keeper| is_current(keeper, info)) => 4,
+        _ if !reconciler.is_some_and(|reconciler| is_current(reconciler, info)) => 4,
         Some(CopyState::Blank) => 3,
         Some(CopyState::SetBack { .. }) => 2,
         // No host has used it yet.
@@ -308,11 +309,11 @@ fn rank(keeper: Option<&Keeper>, info: &VolumeInfo) -> u8 {
 }
 
 /// Whether the cluster's record means this entry of a pool by this node's copy of the volume.
-pub(super) fn is_current(keeper: &Keeper, info: &VolumeInfo) -> bool {
+pub(super) fn is_current(reconciler: &Reconciler, info: &VolumeInfo) -> bool {
     let Some(kept) = info.copy else { return false };
     // Not its status, which takes longer: this is asked for each volume of a pool.
-    let entry = keeper.get::<VolumeEntry>(&volume_key(info.id));
-    entry.is_some_and(|(entry, _)| entry.is_copy_on(keeper.me(), &kept))
+    let entry = reconciler.get::<VolumeEntry>(&volume_key(info.id));
+    entry.is_some_and(|(entry, _)| entry.is_copy_on(reconciler.me(), &kept))
 }
 
 pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen> {

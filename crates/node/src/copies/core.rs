@@ -29,7 +29,7 @@ use super::lock::LockMessage;
 use super::message::replication::{FETCH, LOCK};
 use super::pace::Pace;
 use super::{Address, SliceCopy, Traffic};
-use crate::member::Keeper;
+use crate::member::Reconciler;
 use crate::parts::{A_QUICK_TURN, A_TURN};
 use crate::shard::Shard;
 
@@ -90,8 +90,8 @@ pub struct Copies {
     owing: RefCell<Vec<Rc<SliceCopy>>>,
     /// Notified when there is one.
     owes: Notify,
-    /// The keeper, on core 0; it lives as long as its tasks do.
-    keeper: RefCell<Weak<Keeper>>,
+    /// The reconciler, on core 0; it lives as long as its tasks do.
+    reconciler: RefCell<Weak<Reconciler>>,
 }
 
 /// The replication links to a node: how many there are to be, and which of them are up.
@@ -138,7 +138,7 @@ impl Copies {
             read_confirm,
             owing: RefCell::default(),
             owes: Notify::new(),
-            keeper: RefCell::new(Weak::new()),
+            reconciler: RefCell::new(Weak::new()),
         })
     }
 
@@ -225,14 +225,14 @@ impl Copies {
         }
     }
 
-    /// Sets the keeper, which handles core 0's control links.
-    pub(crate) fn set_keeper(&self, keeper: Weak<Keeper>) {
-        self.keeper.replace(keeper);
+    /// Sets the reconciler, which handles core 0's control links.
+    pub(crate) fn set_reconciler(&self, reconciler: Weak<Reconciler>) {
+        self.reconciler.replace(reconciler);
     }
 
-    /// The keeper, on core 0.
-    pub fn keeper(&self) -> Option<Rc<Keeper>> {
-        self.keeper.borrow().upgrade()
+    /// The reconciler, on core 0.
+    pub fn reconciler(&self) -> Option<Rc<Reconciler>> {
+        self.reconciler.borrow().upgrade()
     }
 
     /// Runs the periodic work of this core's copies, forever.
@@ -284,15 +284,15 @@ impl Copies {
 
     /// From now on the slice needs ticks.
     ///
-    /// If none of this core did, the keeper may have relied on that.
+    /// If none of this core did, the reconciler may have relied on that.
     pub(super) fn wake(&self, slice: Address) {
         let is_first = self.awake.borrow().is_empty();
         self.awake.borrow_mut().insert(slice);
         if is_first {
             self.woken.notify();
             on_core(CoreId(0), || {
-                if let Some(keeper) = Copies::try_current().and_then(|copies| copies.keeper()) {
-                    keeper.handle_awake();
+                if let Some(reconciler) = Copies::try_current().and_then(|copies| copies.reconciler()) {
+                    reconciler.handle_awake();
                 }
             });
         }

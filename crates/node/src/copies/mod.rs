@@ -2,10 +2,10 @@
 //!
 //! [`mod@slice`] executes what the protocol (crate `replica`) decides for one slice of one copy. [`mod@core`]
 //! holds what each core has of copies: slices, links and leases. On core 0 the
-//! [`Keeper`](crate::member::Keeper) follows the cluster's record, tells each copy which configuration it
-//! acts in, and proposes changes to volumes when nodes are lost and return. Why: `docs/why/replication.md`.
-//! How nodes agree on reservations is decided in [`agreement`], and how a command has a range for itself on
-//! all of them in [`lock`].
+//! [`Reconciler`](crate::member::Reconciler) follows the cluster's record, tells each copy which
+//! configuration it acts in, and proposes changes to volumes when nodes are lost and return. Why:
+//! `docs/why/replication.md`. How nodes agree on reservations is decided in [`agreement`], and how a command
+//! has a range for itself on all of them in [`lock`].
 
 pub(crate) mod agreement;
 pub(crate) mod ask;

@@ -7,6 +7,6 @@ pub mod floating;
 mod reconciler;
 
 pub use self::reconciler::{
-    ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Frozen, Keeper,
-    RECORD_DEADLINE, json,
+    ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Frozen, RECORD_DEADLINE,
+    Reconciler, json,
 };

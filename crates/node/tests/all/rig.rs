@@ -13,7 +13,7 @@ use initiator::{Lun, Options, Session};
 use node::access::Target;
 use node::config::RecordEngine;
 use node::control::{ControlError, ImportSpec, MapSpec, NewVolume, PoolSpec, TargetSpec};
-use node::member::Keeper;
+use node::member::Reconciler;
 use node::{Config, Control, NodeNumber, StartError, Wanted};
 use rt::CoreId;
 use rt::sim::{NodeId, World};
@@ -152,8 +152,8 @@ impl Rig {
             let put = |transaction: Transaction, target: &Target| {
                 transaction.put(&format!("target/{}", target.name), serde_json::to_vec(target).unwrap())
             };
-            let transaction = targets.iter().fold(Keeper::transaction(), put);
-            control.keeper().unwrap().commit(transaction).await.unwrap();
+            let transaction = targets.iter().fold(Reconciler::transaction(), put);
+            control.reconciler().unwrap().commit(transaction).await.unwrap();
             let import = ImportSpec { paths: vec![DISK.into()], name: None, force: true };
             control.import_pool(import).await.unwrap();
         });

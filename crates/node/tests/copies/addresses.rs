@@ -298,8 +298,8 @@ fn addresses_written_by_a_later_version_are_not_touched() {
     machines.wait(TAKEN_WITHIN, |_| true);
     let write = |key: String| {
         machines.cluster.control(0, move |control| async move {
-            let transaction = node::member::Keeper::transaction().put(&key, LATER);
-            control.keeper().unwrap().commit(transaction).await.unwrap();
+            let transaction = node::member::Reconciler::transaction().put(&key, LATER);
+            control.reconciler().unwrap().commit(transaction).await.unwrap();
         });
     };
     let holder = format!("address-holder/{FLOATING}");

@@ -50,12 +50,15 @@ impl Cluster {
     fn is_open_as_copy(&self) -> bool {
         self.control(0, |control| async move {
             let id = control.volume(Shape::thick().name).unwrap().info.id;
-            control.keeper().unwrap().is_open(id)
+            control.reconciler().unwrap().is_open(id)
         })
     }
 
     fn copies_in_record(&self) -> usize {
-        self.control(0, |control| async move { control.keeper().unwrap().volumes()[0].entry.copies.len() })
+        self.control(
+            0,
+            |control| async move { control.reconciler().unwrap().volumes()[0].entry.copies.len() },
+        )
     }
 }
 
@@ -424,8 +427,8 @@ fn with_a_new_one_in_a_second_pool() -> Cluster {
         let info = control.volume(Shape::thick().name).unwrap().info;
         let new = NewCopy::blank(&info, Slot::new(0).unwrap(), Some(SECOND.into()));
         let new = NewCopy { blank: false, sole: true, ..new };
-        let keeper = control.keeper().unwrap();
-        keeper.ask(keeper.me(), Ask::MakeCopy(new)).await.map(drop).unwrap();
+        let reconciler = control.reconciler().unwrap();
+        reconciler.ask(reconciler.me(), Ask::MakeCopy(new)).await.map(drop).unwrap();
     });
     cluster
 }

@@ -62,10 +62,9 @@ impl Cluster {
 
     /// Why the volume's members changed last, as a node knows it.
     pub(super) fn reason(&self, index: usize) -> Cause {
-        self.control(
-            index,
-            |control| async move { control.keeper().unwrap().volumes().remove(0).entry.reason },
-        )
+        self.control(index, |control| async move {
+            control.reconciler().unwrap().volumes().remove(0).entry.reason
+        })
     }
 
     /// For each disk of a node with read errors: the number of blocks, how many of them are still unreadable,

@@ -33,7 +33,7 @@ fn dirty(cluster: &Cluster, by: usize, lun: u16, regions: u64) {
 /// The progress of the copies on node `of` (from 1) that are not in sync, by the volume's name.
 fn syncs(cluster: &Cluster, by: usize, of: u16) -> BTreeMap<String, CopySync> {
     cluster.control(by, move |control| async move {
-        let volumes = control.keeper().unwrap().volumes().into_iter();
+        let volumes = control.reconciler().unwrap().volumes().into_iter();
         let behind = volumes.filter_map(|volume| {
             let copy = volume.entry.copies.iter().find(|copy| copy.node == of)?;
             let behind = copy.standing != StandingEntry::InSync;

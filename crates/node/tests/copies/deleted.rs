@@ -17,7 +17,7 @@ impl Cluster {
     /// The nodes that still have to learn of each deleted volume, as a node has followed the record.
     fn noted(&self, by: usize) -> Vec<Vec<u16>> {
         self.control(by, |control| async move {
-            let deleted = control.keeper().unwrap().list::<DeletedVolume>("deleted-volume/");
+            let deleted = control.reconciler().unwrap().list::<DeletedVolume>("deleted-volume/");
             deleted.into_iter().map(|deleted| deleted.nodes).collect()
         })
     }
@@ -70,7 +70,7 @@ fn a_volume_whose_only_copy_is_unreachable_is_deleted_when_its_node_is_back() {
         });
         let is_known = |by: usize| {
             cluster.control(by, |control| async move {
-                control.keeper().unwrap().volume_named(Shape::thick().name).is_some()
+                control.reconciler().unwrap().volume_named(Shape::thick().name).is_some()
             })
         };
         cluster.wait_for("it is in the record", || is_known(0) && is_known(1));
@@ -106,8 +106,9 @@ fn a_volume_of_a_node_that_has_just_joined_is_deleted_for_good() {
     cluster.enter();
     let name = Shape::thick().name;
     let is_known = || {
-        cluster
-            .control(0, move |control| async move { control.keeper().unwrap().volume_named(name).is_some() })
+        cluster.control(0, move |control| async move {
+            control.reconciler().unwrap().volume_named(name).is_some()
+        })
     };
     assert!(cluster.world.run_until(is_known, Duration::from_secs(90)), "it is in the record");
     cluster.world.crash(cluster.servers[1]);
@@ -131,10 +132,10 @@ fn copies_unknown_to_the_record_are_kept_and_shown_as_unusable() {
     cluster.delete(0);
     // As if the record were an older version's, or set back.
     cluster.control(0, |control| async move {
-        let keeper = control.keeper().unwrap();
-        let deleted = keeper.list::<DeletedVolume>("deleted-volume/").remove(0);
+        let reconciler = control.reconciler().unwrap();
+        let deleted = reconciler.list::<DeletedVolume>("deleted-volume/").remove(0);
         let key = format!("deleted-volume/{}", deleted.id);
-        keeper.commit(node::member::Keeper::transaction().delete(&key)).await.unwrap();
+        reconciler.commit(node::member::Reconciler::transaction().delete(&key)).await.unwrap();
     });
     cluster.start(1);
     cluster.world.run_for(Duration::from_secs(10));

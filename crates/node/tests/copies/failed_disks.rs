@@ -206,7 +206,7 @@ fn a_copy_whose_disk_failed_is_admitted_only_after_its_pool_was_reopened() {
         write_to(&cluster, 0, 3, 1).unwrap();
         cluster.world.run_for(Duration::from_secs(5));
         let (epoch, waits_for) = cluster.control(0, |control| async move {
-            let volume = control.keeper().unwrap().volumes().remove(0);
+            let volume = control.reconciler().unwrap().volumes().remove(0);
             (volume.entry.epoch, volume.syncs[&1].waits_for.clone())
         });
         assert!(epoch <= 4, "it was taken out at epoch 2, and is at {epoch}");

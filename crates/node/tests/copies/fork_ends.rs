@@ -28,7 +28,7 @@ fn add_plain(cluster: &Cluster) {
 
 fn serves_plain(cluster: &Cluster, index: usize) -> bool {
     cluster.control(index, |control| async move {
-        let volumes = control.keeper().unwrap().volumes();
+        let volumes = control.reconciler().unwrap().volumes();
         volumes.iter().any(|volume| volume.entry.name == "plain" && volume.serving)
     })
 }
@@ -284,7 +284,7 @@ fn a_fork_that_waits_for_the_record_keeps_no_other_waiting() {
         cluster.world.run_for(Duration::from_secs(2));
         let forks = || {
             cluster.control(B, |control| async move {
-                let volumes = control.keeper().unwrap().volumes();
+                let volumes = control.reconciler().unwrap().volumes();
                 volumes.iter().filter(|volume| volume.fork.is_some()).count()
             })
         };
@@ -308,7 +308,7 @@ fn an_agreement_is_about_the_nodes_that_it_was_made_for() {
         let cluster = Cluster::of_two(seed);
         let policy = |index: usize| {
             cluster.control(index, |control| async move {
-                control.keeper().unwrap().volumes()[0].policy.as_ref().map(|chosen| chosen.policy)
+                control.reconciler().unwrap().volumes()[0].policy.as_ref().map(|chosen| chosen.policy)
             })
         };
         assert_eq!(policy(B), Some(SplitBrainPolicy::Heartbeat));
@@ -329,10 +329,10 @@ fn the_survivor_of_a_split_decides_alone() {
         assert!(cluster.would_resolve(B, B).is_err(), "nobody has said that it does not come back");
         assert!(cluster.resolve(B, B).is_err(), "nobody has said that it does not come back");
         cluster.control(B, |control| async move {
-            let keeper = control.keeper().unwrap();
+            let reconciler = control.reconciler().unwrap();
             for change in [MemberChange::Promote(record_node(B)), MemberChange::Remove(record_node(A))] {
                 // It may be a voter already.
-                let _ = keeper.change_members(change, Duration::from_secs(5)).await;
+                let _ = reconciler.change_members(change, Duration::from_secs(5)).await;
             }
         });
         cluster.restart_b(Duration::from_secs(1));

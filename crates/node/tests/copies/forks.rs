@@ -74,14 +74,14 @@ impl Cluster {
 
     pub(super) fn fork(&self, index: usize) -> Option<ForkShown> {
         self.control(index, |control| async move {
-            let volumes = control.keeper().unwrap().volumes();
+            let volumes = control.reconciler().unwrap().volumes();
             volumes.into_iter().find(|volume| volume.entry.name == "thick").and_then(|volume| volume.fork)
         })
     }
 
     pub(super) fn serves(&self, index: usize) -> bool {
         self.control(index, |control| async move {
-            let volumes = control.keeper().unwrap().volumes();
+            let volumes = control.reconciler().unwrap().volumes();
             volumes.iter().any(|volume| volume.entry.name == "thick" && volume.serving)
         })
     }
@@ -578,7 +578,7 @@ fn unasked(seed: u64) {
     cluster.lose_a();
     cluster.world.run_for(GOES_ON);
     let serving = cluster.control(B, |control| async move {
-        let volumes = control.keeper().unwrap().volumes();
+        let volumes = control.reconciler().unwrap().volumes();
         volumes.into_iter().map(|volume| (volume.entry.name, volume.serving)).collect::<BTreeMap<_, _>>()
     });
     assert_eq!(serving, BTreeMap::from([("plain".into(), false), ("thick".into(), true)]));
@@ -779,7 +779,7 @@ fn only_volumes_of_two_nodes_can_be_agreed_to() {
         cluster.add_volume(VolumeKind::Thick, 2);
         let refused = cluster.choose(SplitBrainPolicy::Heartbeat);
         assert!(matches!(refused, Err(ControlError::NotOfTwo { nodes: 3, copies: 2, .. })), "{refused:?}");
-        let copies = cluster.control(A, |control| async move { control.keeper().unwrap().volumes() });
+        let copies = cluster.control(A, |control| async move { control.reconciler().unwrap().volumes() });
         assert!(copies[0].entry.copies.iter().all(|copy| copy.standing == StandingEntry::InSync));
         let cluster = Cluster::new(seed, 2, 1);
         cluster.add_volume(VolumeKind::Thick, 2);

@@ -102,7 +102,7 @@ fn a_node_that_leaves_its_cluster_has_one_of_its_own_whenever_it_crashes() {
         // It is in the record of its own cluster.
         let is_recorded = || {
             cluster.control(1, move |control| async move {
-                control.keeper().is_ok_and(|keeper| keeper.volume_named(name).is_some())
+                control.reconciler().is_ok_and(|reconciler| reconciler.volume_named(name).is_some())
             })
         };
         assert!(cluster.world.run_until(is_recorded, Duration::from_secs(10)), "cut {cut}");
@@ -177,7 +177,7 @@ fn a_node_listens_for_others_when_it_is_asked_to() {
             let wanted = wanted.clone();
             node.control(0, move |control| async move { control.init_cluster(wanted).await.unwrap() });
         }
-        let listens = node.control(0, |control| async move { control.keeper().unwrap().addresses() });
+        let listens = node.control(0, |control| async move { control.reconciler().unwrap().addresses() });
         assert_eq!(listens, wanted, "cut {cut}");
         let again =
             node.control(0, move |control| async move { control.init_cluster(wanted).await.is_err() });

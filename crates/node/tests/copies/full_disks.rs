@@ -81,7 +81,7 @@ fn the_other_copy_continues_and_the_full_one_returns_automatically() {
         cluster.world.run_for(Duration::from_secs(3));
         let slot = full as u8;
         let (missed, waits_for) = cluster.control(well, move |control| async move {
-            let volume = control.keeper().unwrap().volumes().remove(0);
+            let volume = control.reconciler().unwrap().volumes().remove(0);
             (volume.entry.missed[&slot].clone(), volume.syncs[&slot].waits_for.clone())
         });
         assert_eq!(missed, Cause::NoSpace);
@@ -98,7 +98,10 @@ fn the_other_copy_continues_and_the_full_one_returns_automatically() {
         }
         // It does not come and go meanwhile.
         let epoch = |cluster: &Cluster| {
-            cluster.control(well, |control| async move { control.keeper().unwrap().volumes()[0].entry.epoch })
+            cluster.control(
+                well,
+                |control| async move { control.reconciler().unwrap().volumes()[0].entry.epoch },
+            )
         };
         let before = epoch(&cluster);
         cluster.world.run_for(Duration::from_secs(20));

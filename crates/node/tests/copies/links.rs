@@ -111,7 +111,7 @@ fn a_frame_of_a_kind_that_a_node_does_not_know_costs_no_link() {
         cluster.control(0, |_| async {
             let copies = Copies::current();
             let nothing = || Frame { channel: 7, kind: 200, head: vec![1; 10], payload: Chain::new() };
-            copies.keeper().unwrap().send_frame(copies::NodeId(2), nothing());
+            copies.reconciler().unwrap().send_frame(copies::NodeId(2), nothing());
             let slice = Address { volume: 0, slice: 1 };
             copies.send(copies::NodeId(2), 200, slice, vec![1; 10], Chain::new());
         });

@@ -167,7 +167,7 @@ fn a_source_that_reads_nothing_of_a_region_reports_nothing_as_lost() {
     assert_eq!(cluster.in_sync(0), 1, "a region cannot be given");
     let left = || {
         cluster.control(0, |control| async move {
-            control.keeper().unwrap().volumes().remove(0).syncs[&1].left_bytes
+            control.reconciler().unwrap().volumes().remove(0).syncs[&1].left_bytes
         })
     };
     assert!(left() > 0 && left() <= 2 * (64 << 10), "{}", left());

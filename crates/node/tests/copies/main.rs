@@ -173,7 +173,7 @@ impl Cluster {
     fn meet(&self) {
         let nodes = self.servers.len();
         let all_there =
-            || self.control(0, |control| async move { control.keeper().unwrap().nodes() }).len() == nodes;
+            || self.control(0, |control| async move { control.reconciler().unwrap().nodes() }).len() == nodes;
         assert!(self.world.run_until(all_there, Duration::from_secs(30)));
         self.world.run_for(Duration::from_secs(2));
         self.control(0, |control| async move {
@@ -271,7 +271,7 @@ impl Cluster {
     /// The volume of [`Cluster::add_volume`], as a node knows it; `None`: it knows of none.
     fn shown(&self, index: usize) -> Option<node::member::CopiesStatus> {
         self.control(index, |control| async move {
-            let mut volumes = control.keeper().ok()?.volumes();
+            let mut volumes = control.reconciler().ok()?.volumes();
             // They are ordered by random identities.
             volumes.sort_by_key(|volume| volume.entry.name != Shape::thick().name);
             volumes.into_iter().next()
@@ -321,7 +321,7 @@ impl Cluster {
         }
         panic!(
             "not in sync after a minute: {:?}",
-            self.control(by, |control| async move { control.keeper().unwrap().volumes() })
+            self.control(by, |control| async move { control.reconciler().unwrap().volumes() })
         );
     }
 
@@ -355,13 +355,13 @@ impl Cluster {
     fn checksum(&self, index: usize) -> Vec<[u8; 32]> {
         let id = self.shown(index).unwrap().entry.id;
         self.control(index, move |control| async move {
-            let keeper = control.keeper().unwrap();
+            let reconciler = control.reconciler().unwrap();
             let info = control.volume(&id).unwrap().info;
             let mut all = Vec::new();
             for slice in 0..info.stripe.slices() {
                 let len = info.stripe.slice_len(slice, info.capacity).0;
                 let ask = Ask::Digests { id: id.clone(), slice, offset: 0, len };
-                match keeper.ask(keeper.me(), ask).await.unwrap() {
+                match reconciler.ask(reconciler.me(), ask).await.unwrap() {
                     Answer::Digests(digests) => all.extend(digests),
                     _ => panic!("asked for digests"),
                 }

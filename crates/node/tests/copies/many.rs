@@ -41,7 +41,7 @@ impl Cluster {
     /// Number of copies in sync, of all volumes together.
     fn all_in_sync(&self, index: usize) -> usize {
         self.control(index, |control| async move {
-            let volumes = control.keeper().unwrap().volumes();
+            let volumes = control.reconciler().unwrap().volumes();
             let copies = volumes.iter().flat_map(|volume| &volume.entry.copies);
             copies.filter(|copy| copy.standing == node::copies::StandingEntry::InSync).count()
         })
@@ -55,8 +55,8 @@ fn all_volumes_are_in_each_list() {
     for index in [0, 1] {
         let lists = cluster.control(index, |control| async move {
             let here = control.volumes().await.into_iter().map(|volume| volume.info.name);
-            let keeper = control.keeper().unwrap();
-            let all = keeper.volumes_in_parts(|_| true).await.into_iter().map(|volume| volume.entry.name);
+            let reconciler = control.reconciler().unwrap();
+            let all = reconciler.volumes_in_parts(|_| true).await.into_iter().map(|volume| volume.entry.name);
             let named = control.volume_names().await.into_values();
             let counted = control.stats().await.unwrap().sum().len();
             (names(here), names(all), names(named), counted)
@@ -72,15 +72,15 @@ fn a_volume_is_found_by_its_name_and_by_its_identity() {
     cluster.make_many(VOLUMES);
     for index in [0, 1] {
         cluster.control(index, |control| async move {
-            let keeper = control.keeper().unwrap();
+            let reconciler = control.reconciler().unwrap();
             for name in numbered(0..VOLUMES) {
-                let found = keeper.volume_named(&name).unwrap();
+                let found = reconciler.volume_named(&name).unwrap();
                 assert_eq!(found.entry.name, name);
-                let (id, entry) = keeper.entry_named(&found.entry.id).unwrap();
+                let (id, entry) = reconciler.entry_named(&found.entry.id).unwrap();
                 assert_eq!((id.to_string(), entry), (found.entry.id.clone(), found.entry));
             }
             for none in ["volume-99", "volume-0", "", "00000000000000000000000000000000"] {
-                assert!(keeper.volume_named(none).is_none(), "{none}");
+                assert!(reconciler.volume_named(none).is_none(), "{none}");
             }
         });
     }
@@ -92,18 +92,19 @@ fn volumes_that_stay_are_in_each_list_while_another_is_deleted() {
         let cluster = Cluster::new(seed, 2, 1);
         cluster.make_many(VOLUMES);
         let lists = cluster.control(0, |control| async move {
-            let keeper = control.keeper().unwrap();
+            let reconciler = control.reconciler().unwrap();
             let mut ids: Vec<VolumeId> = control.volume_names().await.into_keys().collect();
             ids.sort_by_key(VolumeId::to_string);
             // A part ends with this volume, and the next one begins after it.
             let id = ids[node::parts::A_TURN - 1];
-            let gone = keeper.volume(id).unwrap().entry.name;
+            let gone = reconciler.volume(id).unwrap().entry.name;
             let (deletes, name) = (Rc::clone(&control), gone.clone());
             let deleting = rt::spawn(async move { deletes.delete_volume(&name, true).await.unwrap() });
             let expected = names(numbered(0..VOLUMES).into_iter().filter(|name| *name != gone));
             let mut lists = 0;
-            while keeper.has(id) || control.volume(&gone).is_ok() {
-                let all = keeper.volumes_in_parts(|_| true).await.into_iter().map(|volume| volume.entry.name);
+            while reconciler.has(id) || control.volume(&gone).is_ok() {
+                let all =
+                    reconciler.volumes_in_parts(|_| true).await.into_iter().map(|volume| volume.entry.name);
                 let here = control.volumes().await.into_iter().map(|volume| volume.info.name);
                 for listed in [names(all), names(here)] {
                     let stay: Vec<String> = listed.into_iter().filter(|name| *name != gone).collect();
@@ -177,7 +178,7 @@ fn volumes_at_rest_are_looked_at_only_when_something_has_changed() {
     let cluster = Cluster::new(1, 2, 2);
     cluster.make_many(VOLUMES);
     cluster.add_volume(VolumeKind::Thick, 2);
-    let looks = || cluster.control(0, |control| async move { control.keeper().unwrap().looks() });
+    let looks = || cluster.control(0, |control| async move { control.reconciler().unwrap().looks() });
     let looks_in = |time: Duration| {
         let before = looks();
         cluster.world.run_for(time);
@@ -217,7 +218,7 @@ fn volumes_at_rest_are_looked_at_only_when_something_has_changed() {
     assert!(resting <= 3, "they rest again: {resting}");
 }
 
-/// As long as no slice needs ticks, the keeper asks none for news.
+/// As long as no slice needs ticks, the reconciler asks none for news.
 #[test]
 fn a_disk_that_fails_after_all_volumes_came_to_rest_is_noticed_as_early_as_before() {
     each_seed(3, |seed| {
@@ -225,7 +226,7 @@ fn a_disk_that_fails_after_all_volumes_came_to_rest_is_noticed_as_early_as_befor
         cluster.add_volume(VolumeKind::Thick, 2);
         cluster.wait_until_in_sync(0, 2);
         cluster.wait_for_rest();
-        // By then both keepers rely on it.
+        // By then both reconcilers rely on it.
         cluster.world.run_for(Duration::from_secs(1));
         fail_writes(&cluster, 1);
         let began = cluster.world.now();

@@ -31,7 +31,7 @@ impl Cluster {
     /// The nodes of the copies, as a node has followed the record.
     fn nodes_of_copies(&self, by: usize) -> Vec<u16> {
         self.control(by, |control| async move {
-            let volumes = control.keeper().unwrap().volumes();
+            let volumes = control.reconciler().unwrap().volumes();
             volumes[0].entry.copies.iter().map(|copy| copy.node).collect()
         })
     }
@@ -86,7 +86,7 @@ impl Cluster {
 
 /// The identity of the only volume.
 pub(super) fn the_volume(control: &Control) -> String {
-    control.keeper().unwrap().volumes()[0].entry.id.clone()
+    control.reconciler().unwrap().volumes()[0].entry.id.clone()
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_copy_is_added_and_another_removed_while_the_volume_is_used() {
             cluster.wait_until("node 1 deletes its copy", || cluster.kept(0) == 0);
             cluster.wait_until("it is not remembered forever", || {
                 cluster.control(1, |control| async move {
-                    control.keeper().unwrap().volumes()[0].entry.dropped.is_empty()
+                    control.reconciler().unwrap().volumes()[0].entry.dropped.is_empty()
                 })
             });
             cluster.assert_all(1, 2);
@@ -192,8 +192,8 @@ fn a_copy_that_two_ask_for_differently_is_the_one_that_the_record_has() {
         let (id, asker) = (other.id.clone(), Some(other.asker));
         let ask = |ask| {
             cluster.control(2, |control| async move {
-                let keeper = control.keeper().unwrap();
-                keeper.ask(keeper.me(), ask).await.map(drop)
+                let reconciler = control.reconciler().unwrap();
+                reconciler.ask(reconciler.me(), ask).await.map(drop)
             })
         };
         if comes_first {
@@ -256,8 +256,8 @@ impl Cluster {
             NewCopy::blank(&control.volumes().await.remove(0).info, Slot::new(2).unwrap(), None)
         });
         self.control(2, |control| async move {
-            let keeper = control.keeper().unwrap();
-            keeper.ask(keeper.me(), Ask::MakeCopy(new)).await.map(drop).unwrap();
+            let reconciler = control.reconciler().unwrap();
+            reconciler.ask(reconciler.me(), Ask::MakeCopy(new)).await.map(drop).unwrap();
         });
         assert_eq!(self.kept(2), 1);
     }
@@ -411,8 +411,8 @@ fn moves_and_faults(seed: u64) {
     }
     down.into_iter().for_each(|index| cluster.start(index));
     let settled = || {
-        let entry =
-            cluster.control(0, |control| async move { control.keeper().unwrap().volumes().remove(0).entry });
+        let entry = cluster
+            .control(0, |control| async move { control.reconciler().unwrap().volumes().remove(0).entry });
         entry.dropped.is_empty()
             && entry.copies.iter().all(|copy| copy.standing == StandingEntry::InSync && copy.leaves.is_none())
     };

@@ -7,7 +7,8 @@ use super::syncs::{REGION, sync_of, write_regions};
 use super::*;
 
 fn volume_name(cluster: &Cluster, by: usize) -> String {
-    cluster.control(by, |control| async move { control.keeper().unwrap().volumes()[0].entry.name.clone() })
+    cluster
+        .control(by, |control| async move { control.reconciler().unwrap().volumes()[0].entry.name.clone() })
 }
 
 pub(super) fn pause(cluster: &Cluster, by: usize, of: u16) {
@@ -23,7 +24,7 @@ pub(super) fn resume(cluster: &Cluster, by: usize, of: u16) {
 /// By whom which slots were paused, as the node shows it.
 fn paused(cluster: &Cluster, by: usize) -> Vec<(u8, String)> {
     cluster.control(by, |control| async move {
-        let entry = control.keeper().unwrap().volumes()[0].entry.clone();
+        let entry = control.reconciler().unwrap().volumes()[0].entry.clone();
         entry.paused.iter().map(|(slot, SyncPause { by, .. })| (*slot, by.clone())).collect()
     })
 }
@@ -59,7 +60,7 @@ fn a_paused_resync_stays_paused_across_restarts_and_forgets_nothing() {
             assert_eq!(paused(&cluster, by), [(2, "eva".to_owned())]);
             assert_eq!(cluster.in_sync(by), 2);
             let missed =
-                cluster.control(by, |control| async move { control.keeper().unwrap().missed_bytes() });
+                cluster.control(by, |control| async move { control.reconciler().unwrap().missed_bytes() });
             assert_eq!(missed, sync.left_bytes, "of the whole cluster");
         }
         // Its node is restarted; then the others one after the other, so that the source is another process;

@@ -152,7 +152,7 @@ fn a_copy_of_a_volume_that_was_not_created_is_deleted_by_a_node_that_was_down() 
     cluster.world.run_for(Duration::from_secs(60));
     assert_eq!(cluster.copies_kept("db"), (vec![0, 0, 0], None));
     let noted = cluster.control(0, |control| async move {
-        control.keeper().unwrap().list::<DeletedVolume>("deleted-volume/")
+        control.reconciler().unwrap().list::<DeletedVolume>("deleted-volume/")
     });
     assert!(noted.is_empty(), "it is not remembered forever: {noted:?}");
 }

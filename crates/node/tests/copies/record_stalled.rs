@@ -7,7 +7,7 @@ use cluster::embedded::Files;
 use cluster::memory::Fault;
 use node::control::{ControlError, FaultKind, Member, Stall};
 use node::copies::{NodeEntry, node_key};
-use node::member::{Keeper, json};
+use node::member::{Reconciler, json};
 
 use super::*;
 
@@ -90,8 +90,8 @@ async fn let_in(control: &Control, members: &[Member]) {
     let put = |transaction: cluster::Transaction, member: &Member| {
         transaction.put(&node_key(replica::NodeId(member.node)), json(&entry(member)))
     };
-    let transaction = members.iter().fold(Keeper::transaction(), put);
-    control.keeper().unwrap().commit(transaction).await.unwrap();
+    let transaction = members.iter().fold(Reconciler::transaction(), put);
+    control.reconciler().unwrap().commit(transaction).await.unwrap();
 }
 
 fn until(cluster: &Cluster, is_so: impl Fn() -> bool) -> bool {

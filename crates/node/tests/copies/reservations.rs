@@ -12,7 +12,7 @@ use initiator::command::{PersistentReserveOut, ReadFullStatus, ReadKeys, Reserva
 use initiator::{Options, Session};
 use node::control::{AddedCopy, TargetSpec};
 use node::copies::StandingEntry;
-use node::member::Keeper;
+use node::member::Reconciler;
 use node::{Config, Control};
 use rt::CoreId;
 use rt::sim::{DiskLatency, NodeId};
@@ -348,7 +348,7 @@ pub(super) fn decided_on_both_sides_of_a_promotion(seed: u64) {
     cluster.start(0);
     let joins = || {
         cluster.control(1, |control| async move {
-            let copies = &control.keeper().unwrap().volumes()[0].entry.copies;
+            let copies = &control.reconciler().unwrap().volumes()[0].entry.copies;
             copies.iter().any(|copy| copy.standing == StandingEntry::Joining)
         })
     };
@@ -591,8 +591,8 @@ pub(super) fn about_to_join_from(cluster: Cluster) -> (Cluster, NodeId, Rc<Sessi
         cluster.control(1, |control| async move { control.access().target(TARGET).cloned().unwrap() });
     cluster.control(0, |control| async move {
         let value = serde_json::to_vec(&target).unwrap();
-        let transaction = Keeper::transaction().put(&format!("target/{TARGET}"), value);
-        control.keeper().unwrap().commit(transaction).await.unwrap();
+        let transaction = Reconciler::transaction().put(&format!("target/{TARGET}"), value);
+        control.reconciler().unwrap().commit(transaction).await.unwrap();
     });
     (cluster, client, session)
 }

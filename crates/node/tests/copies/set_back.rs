@@ -409,7 +409,8 @@ fn older_data_of_the_only_copy_is_served_when_somebody_accepts_it() {
         cluster.world.run_for(Duration::from_secs(10));
         assert!(cluster.says_pool_set_back(0) && cluster.says_pool_set_back(1));
         let serves = |index: usize| {
-            cluster.control(index, |control| async move { control.keeper().unwrap().volumes()[0].serving })
+            cluster
+                .control(index, |control| async move { control.reconciler().unwrap().volumes()[0].serving })
         };
         assert!(!serves(0) && !serves(1), "both are older");
         cluster.control(1, |control| async move { control.accept_older(POOL).await.unwrap() });

@@ -59,7 +59,7 @@ impl Cluster {
     fn end_silence(&self) {
         self.world.set_disk_latency(self.servers[1], DISK, DiskLatency::default());
         self.world.run_for(2 * SILENCE);
-        let volumes = self.control(0, |control| async move { control.keeper().unwrap().volumes() });
+        let volumes = self.control(0, |control| async move { control.reconciler().unwrap().volumes() });
         assert!(volumes.len() >= 4);
         for volume in volumes {
             let copies = volume.entry.copies;
@@ -100,10 +100,10 @@ fn the_copies_of_a_slow_pool_are_opened_one_after_the_other() {
         cluster.start_with_latency(DiskLatency { read: silence(), ..DiskLatency::default() });
         let opening = || {
             cluster.control(1, |control| async move {
-                let Ok(keeper) = control.keeper() else { return 0 };
-                let others = keeper.wanted_here().into_iter();
+                let Ok(reconciler) = control.reconciler() else { return 0 };
+                let others = reconciler.wanted_here().into_iter();
                 let others = others.filter(|(_, wanted)| wanted.name != Shape::thick().name);
-                others.filter(|(id, _)| keeper.is_being_opened(*id)).count()
+                others.filter(|(id, _)| reconciler.is_being_opened(*id)).count()
             })
         };
         // An attempt that ends at once, because the pool was not compared with the record yet, does not
@@ -206,7 +206,7 @@ fn the_copies_of_a_reopened_pool_are_opened_as_soon_as_the_record_knows_its_mark
         let is_open = || {
             cluster.control(0, |control| async move {
                 let id = control.volume(Shape::thick().name).unwrap().info.id;
-                control.keeper().unwrap().is_open(id)
+                control.reconciler().unwrap().is_open(id)
             })
         };
         assert!(!is_open(), "the pool has not been compared with the record");

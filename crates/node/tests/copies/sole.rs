@@ -21,7 +21,7 @@ impl Cluster {
     }
 
     fn entry(&self) -> node::copies::VolumeEntry {
-        self.control(0, |control| async move { control.keeper().unwrap().volumes().remove(0).entry })
+        self.control(0, |control| async move { control.reconciler().unwrap().volumes().remove(0).entry })
     }
 
     fn set_record(&self, fault: impl Fn(&cluster::memory::Memory, cluster::NodeId)) {
@@ -108,7 +108,7 @@ fn a_volume_that_had_another_copy_is_not_served_without_the_record() {
     cluster.add_volume(VolumeKind::Thick, 2);
     cluster.fill(0, BLOCKS, 1);
     cluster.control(0, |control| async move {
-        let node = control.keeper().unwrap().volumes()[0]
+        let node = control.reconciler().unwrap().volumes()[0]
             .entry
             .copies
             .iter()
@@ -157,7 +157,7 @@ fn a_sole_copy_is_grown_renamed_and_deleted_like_any_other() {
         assert!(matches!(mapped, Err(ControlError::Mapped { .. })), "{mapped:?}");
         control.delete_volume("mail", true).await.unwrap();
         assert!(control.volumes().await.is_empty());
-        assert!(control.keeper().unwrap().volumes().is_empty());
+        assert!(control.reconciler().unwrap().volumes().is_empty());
     });
 }
 
@@ -311,7 +311,7 @@ fn own(name: &str) -> node::control::NewVolume {
 /// Volumes of the record by name, as a node has followed it, with the nodes of their copies.
 fn recorded(cluster: &Cluster, by: usize) -> Vec<(String, Vec<u16>)> {
     cluster.control(by, |control| async move {
-        let volumes = control.keeper().unwrap().volumes();
+        let volumes = control.reconciler().unwrap().volumes();
         assert!(volumes.iter().all(|volume| volume.entry.sole));
         let nodes =
             |volume: &node::member::CopiesStatus| volume.entry.copies.iter().map(|copy| copy.node).collect();

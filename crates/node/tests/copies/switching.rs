@@ -2,7 +2,7 @@
 
 use node::control::{AddedCopy, ControlError, EnterError, NewVolume};
 use node::copies::{PoolMarkEntry, pool_mark_key, volume_key};
-use node::member::{Keeper, json};
+use node::member::{Reconciler, json};
 use rt::sim::DiskLatency;
 
 use super::adopting::write_in_turn;
@@ -29,7 +29,7 @@ impl Cluster {
     /// The names of the volumes of the cluster of the first node, in order.
     fn names(&self) -> Vec<String> {
         self.control(0, |control| async move {
-            let volumes = control.keeper().unwrap().volumes().into_iter();
+            let volumes = control.reconciler().unwrap().volumes().into_iter();
             let mut names: Vec<String> = volumes.map(|volume| volume.entry.name).collect();
             names.sort();
             names
@@ -38,7 +38,10 @@ impl Cluster {
 
     /// The second node's number in the cluster in which it takes part now.
     fn takes_part_as(&self) -> Option<u16> {
-        self.control(1, |control| async move { control.keeper().ok().map(|keeper| keeper.me().0) })
+        self.control(
+            1,
+            |control| async move { control.reconciler().ok().map(|reconciler| reconciler.me().0) },
+        )
     }
 }
 
@@ -121,9 +124,9 @@ fn a_crash_while_a_node_switches_leaves_it_in_one_of_the_clusters_and_its_volume
 fn what_still_uses_the_former_cluster_delays_the_next_life_and_no_host() {
     let (cluster, client, session) = about_to_join_from(in_its_own(1));
     drop(cluster.world.spawn_on(cluster.servers[1], CoreId(0), || async {
-        let keeper = Control::current().keeper().unwrap();
+        let reconciler = Control::current().reconciler().unwrap();
         rt::sleep(Duration::from_secs(30)).await;
-        drop(keeper);
+        drop(reconciler);
     }));
     cluster.world.run_for(Duration::from_millis(1));
     let place = cluster.place_in_cluster(1);
@@ -174,11 +177,12 @@ fn a_pool_that_is_behind_the_record_keeps_a_node_in_its_cluster() {
     drop(session);
     let place = cluster.place_in_cluster(1);
     let entered = cluster.control(1, |control| async move {
-        let (keeper, id) = (control.keeper().unwrap(), control.volume(Shape::thick().name).unwrap().info.id);
-        let mut entry = keeper.volume(id).unwrap().entry;
+        let (reconciler, id) =
+            (control.reconciler().unwrap(), control.volume(Shape::thick().name).unwrap().info.id);
+        let mut entry = reconciler.volume(id).unwrap().entry;
         entry.name = "renamed".into();
-        keeper.commit(Keeper::transaction().put(&volume_key(id), json(&entry))).await.unwrap();
-        drop(keeper);
+        reconciler.commit(Reconciler::transaction().put(&volume_key(id), json(&entry))).await.unwrap();
+        drop(reconciler);
         control.enter_cluster(place, 0).await
     });
     assert!(matches!(refusal(entered), EnterError::NotInPool(_)));
@@ -221,8 +225,8 @@ fn a_pool_is_compared_with_the_record_of_the_new_cluster() {
     assert!((1..KNOWN).contains(&mark.count), "{mark:?}");
     cluster.control(0, move |control| async move {
         let entry = PoolMarkEntry { node: 1, count: KNOWN, at: 0 };
-        let transaction = Keeper::transaction().put(&pool_mark_key(pool), json(&entry));
-        control.keeper().unwrap().commit(transaction).await.unwrap();
+        let transaction = Reconciler::transaction().put(&pool_mark_key(pool), json(&entry));
+        control.reconciler().unwrap().commit(transaction).await.unwrap();
     });
     cluster.enter_one(1);
     cluster.world.run_for(Duration::from_secs(3));

@@ -11,7 +11,7 @@ pub(super) const REGION: u64 = 64 << 10;
 /// The progress of the copy on node `of` (from 1), as node `by` shows it; `None`: it is in sync.
 pub(super) fn sync_of(cluster: &Cluster, by: usize, of: u16) -> Option<CopySync> {
     cluster.control(by, move |control| async move {
-        let volumes = control.keeper().unwrap().volumes();
+        let volumes = control.reconciler().unwrap().volumes();
         let copy = *volumes[0].entry.copies.iter().find(|copy| copy.node == of).unwrap();
         assert_eq!(copy.standing == StandingEntry::InSync, !volumes[0].syncs.contains_key(&copy.slot));
         volumes[0].syncs.get(&copy.slot).cloned()
@@ -106,7 +106,7 @@ fn regions_sent_by_one_node_are_not_sent_again_by_another() {
 fn the_source_of_a_resync_is_non_optimized_if_there_is_another() {
     let states = |cluster: &Cluster, by: usize| -> Vec<AccessState> {
         cluster.control(by, move |control| async move {
-            let (_, paths) = control.keeper().unwrap().some_paths(None).0.remove(0);
+            let (_, paths) = control.reconciler().unwrap().some_paths(None).0.remove(0);
             let mut ways: BTreeMap<usize, AccessState> =
                 paths.others.iter().map(|(node, way)| (usize::from(node.get()), way.state)).collect();
             ways.insert(by + 1, paths.own.state);
@@ -429,7 +429,7 @@ fn a_disk_that_hangs_when_a_copy_is_opened_keeps_no_other_waiting() {
     });
     // When all nodes know it, its node opens it.
     let is_known = || {
-        let volumes = |control: Rc<Control>| async move { control.keeper().unwrap().volumes().len() };
+        let volumes = |control: Rc<Control>| async move { control.reconciler().unwrap().volumes().len() };
         (0..600).any(|_| {
             cluster.world.run_for(Duration::from_millis(100));
             cluster.control(1, volumes) == 2

@@ -3,7 +3,7 @@
 
 use node::control::{FaultKind, User, UserChange};
 use node::copies::{StandingEntry, volume_key};
-use node::member::{ClusterError, Keeper};
+use node::member::{ClusterError, Reconciler};
 use serde_json::{Value, json};
 
 use super::*;
@@ -17,13 +17,14 @@ impl Cluster {
     fn change_as_later(&self, key: &str, change: impl FnOnce(&mut Value) + 'static) {
         let key = key.to_owned();
         self.control(0, move |control| async move {
-            let keeper = control.keeper().unwrap();
-            let found = keeper.store().get(&key, Duration::from_secs(5)).await.unwrap().expect("it is there");
+            let reconciler = control.reconciler().unwrap();
+            let found =
+                reconciler.store().get(&key, Duration::from_secs(5)).await.unwrap().expect("it is there");
             let mut value: Value = serde_json::from_slice(&found.value).unwrap();
             change(&mut value);
             let transaction =
-                Keeper::transaction().expect(&key, Some(found.revision)).put(&key, value.to_string());
-            keeper.store().cas(transaction, Duration::from_secs(5)).await.unwrap();
+                Reconciler::transaction().expect(&key, Some(found.revision)).put(&key, value.to_string());
+            reconciler.store().cas(transaction, Duration::from_secs(5)).await.unwrap();
         });
         self.world.run_for(Duration::from_millis(500));
     }
@@ -146,7 +147,7 @@ fn a_copy_waits_if_no_node_knows_whether_it_is_in_sync() {
         assert!(!cluster.is_served_by(0, 7) && !cluster.is_served_by(1, 8));
         for index in 0..2 {
             let open = cluster.control(index, |control| async move {
-                control.keeper().unwrap().volumes().first().map(|volume| volume.here)
+                control.reconciler().unwrap().volumes().first().map(|volume| volume.here)
             });
             assert!(matches!(open, Some(Some((_, true)))), "the copy is there, and open: {open:?}");
         }
@@ -168,7 +169,7 @@ fn a_copy_waits_if_no_node_knows_whether_it_is_in_sync() {
 
 impl Cluster {
     fn life(&self, index: usize) -> u64 {
-        self.control(index, |control| async move { control.keeper().unwrap().incarnation().0 })
+        self.control(index, |control| async move { control.reconciler().unwrap().incarnation().0 })
     }
 }
 
@@ -222,7 +223,7 @@ fn access_stays_what_it_was() {
     for index in 0..2 {
         cluster.control(index, |control| async move {
             assert_eq!(control.user("anna").map(|user| user.role), Some(node::control::Role::Admin));
-            assert_eq!(control.keeper().unwrap().nodes().len(), 2);
+            assert_eq!(control.reconciler().unwrap().nodes().len(), 2);
             assert!(is_refused(control.delete_target(TARGET, true).await));
             let password = Some("y".into());
             assert!(is_refused(
@@ -235,7 +236,7 @@ fn access_stays_what_it_was() {
     }
     assert_eq!(cluster.in_sync(0), 2);
     let standing = cluster.control(1, |control| async move {
-        control.keeper().unwrap().volumes()[0]
+        control.reconciler().unwrap().volumes()[0]
             .entry
             .copies
             .iter()

@@ -162,7 +162,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// What the record has of the volume's comparisons.
 fn remembered(cluster: &Cluster, by: usize) -> node::copies::VerificationEntry {
-    cluster.control(by, |control| async move { control.keeper().unwrap().volumes().remove(0).verification })
+    cluster
+        .control(by, |control| async move { control.reconciler().unwrap().volumes().remove(0).verification })
 }
 
 /// The nodes that report that copies differ.

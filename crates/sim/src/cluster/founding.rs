@@ -7,7 +7,7 @@ use std::time::Duration;
 use node::Control;
 use node::control::{MapSpec, Member, NewVolume, Place, Placement, PoolSpec, RecordPlace, TargetSpec};
 use node::copies::{NodeEntry, SplitBrainPolicy, node_key};
-use node::member::{Keeper, RECORD_DEADLINE, json};
+use node::member::{RECORD_DEADLINE, Reconciler, json};
 use rt::sim::NodeId;
 
 use super::{CLUSTER, Cluster, Server, TARGET, Volume, pool, wait};
@@ -51,7 +51,7 @@ impl Cluster {
         }
         let all_there = || {
             let heard = |control: Rc<Control>| async move {
-                let heard = control.keeper().ok().map(|keeper| keeper.nodes());
+                let heard = control.reconciler().ok().map(|reconciler| reconciler.nodes());
                 heard.map_or(0, |nodes| nodes.iter().filter(|(node, up)| *up && !node.witness).count())
             };
             (0..nodes).all(|index| self.control(index, heard) == nodes)
@@ -78,8 +78,8 @@ impl Cluster {
         let voters = voters(self.servers.len(), self.witness.is_some());
         let all_vote = || {
             let status = |control: Rc<Control>| async move {
-                let keeper = control.keeper().ok()?;
-                keeper.store().status(RECORD_DEADLINE).await.ok()
+                let reconciler = control.reconciler().ok()?;
+                reconciler.store().status(RECORD_DEADLINE).await.ok()
             };
             self.control(0, status).is_some_and(|status| status.voters.len() == voters)
         };
@@ -100,7 +100,7 @@ impl Cluster {
         let all_know = || {
             (0..self.servers.len()).all(|index| {
                 self.control(index, |control| async move {
-                    let volumes = control.keeper().expect("it has entered").volumes();
+                    let volumes = control.reconciler().expect("it has entered").volumes();
                     volumes.iter().all(|volume| volume.policy.is_some())
                 })
             })
@@ -183,8 +183,8 @@ impl Cluster {
             let put = |transaction: cluster::Transaction, entry: &NodeEntry| {
                 transaction.put(&node_key(replica::NodeId(entry.id)), json(entry))
             };
-            let transaction = entries.iter().fold(Keeper::transaction(), put);
-            control.keeper().expect("it has entered").commit(transaction).await
+            let transaction = entries.iter().fold(Reconciler::transaction(), put);
+            control.reconciler().expect("it has entered").commit(transaction).await
         })
         .expect("nothing has failed yet");
     }

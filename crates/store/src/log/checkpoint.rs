@@ -284,7 +284,7 @@ impl Inner {
                 for (era, error) in state.leave_unread(&mut group, left, is_gone) {
                     // Nobody misses what a deleted volume had there, or a snapshot that nobody needs.
                     let (branch, leaf) = group.key;
-                    if !is_gone && (era == 0 || state.marks.keeper(branch, era).is_some()) {
+                    if !is_gone && (era == 0 || state.marks.reconciler(branch, era).is_some()) {
                         let log = self.handle.number;
                         tracing::error!(log, branch, era, leaf, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
                     }

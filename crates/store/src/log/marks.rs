@@ -179,15 +179,15 @@ impl Marks {
 
     /// The snapshot that gets what is overwritten in an era: the newest one up to its beginning that was not
     /// deleted. `None`: nobody needs it.
-    pub(crate) fn keeper(&self, branch: u32, era: u32) -> Option<u32> {
+    pub(crate) fn reconciler(&self, branch: u32, era: u32) -> Option<u32> {
         let marks = self.of(branch).iter().rev().skip_while(|mark| mark.era > era);
         let mut kept = marks.filter(|mark| mark.standing != Standing::Deleted);
         kept.next().map(|mark| mark.era)
     }
 
-    /// The deleted snapshots that are folded into the same one: `keeper` is its era, or `None`.
-    pub(crate) fn folded_into(&self, branch: u32, keeper: Option<u32>) -> impl Iterator<Item = u32> {
-        let behind = self.of(branch).iter().skip_while(move |mark| Some(mark.era) <= keeper);
+    /// The deleted snapshots that are folded into the same one: `reconciler` is its era, or `None`.
+    pub(crate) fn folded_into(&self, branch: u32, reconciler: Option<u32>) -> impl Iterator<Item = u32> {
+        let behind = self.of(branch).iter().skip_while(move |mark| Some(mark.era) <= reconciler);
         behind.take_while(|mark| mark.standing == Standing::Deleted).map(|mark| mark.era)
     }
 
@@ -224,12 +224,12 @@ mod tests {
     #[test]
     fn what_is_overwritten_goes_to_the_newest_snapshot_before() {
         let marks = marks();
-        let keepers = (0..=9).map(|era| marks.keeper(7, era)).collect::<Vec<Option<u32>>>();
+        let reconcilers = (0..=9).map(|era| marks.reconciler(7, era)).collect::<Vec<Option<u32>>>();
         let (two, five) = (Some(2), Some(5));
-        assert_eq!(keepers, [None, None, two, two, two, five, five, five, five, five]);
-        let folded = |keeper| marks.folded_into(7, keeper).collect::<Vec<u32>>();
+        assert_eq!(reconcilers, [None, None, two, two, two, five, five, five, five, five]);
+        let folded = |reconciler| marks.folded_into(7, reconciler).collect::<Vec<u32>>();
         assert_eq!((folded(None), folded(two), folded(five)), (vec![1], vec![3, 4], vec![6]));
-        assert_eq!((marks.keeper(8, 3), marks.known(8, 3)), (None, 0));
+        assert_eq!((marks.reconciler(8, 3), marks.known(8, 3)), (None, 0));
         assert_eq!((marks.newest(), marks.known(7, 9)), (6, 6));
         assert_eq!(marks.deleted().map(|era| era.number).collect::<Vec<u32>>(), [1, 3, 4, 6]);
         assert!(marks.kept(7, 2).is_some() && marks.kept(7, 3).is_none() && marks.kept(8, 2).is_none());
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(marks.begin(7, 9, 0), 7);
         assert!(marks.kept(7, 9).is_none(), "it is not durable yet");
         marks.drop_unfinished();
-        assert_eq!(marks.keeper(7, 7), Some(5));
+        assert_eq!(marks.reconciler(7, 7), Some(5));
         marks.remove(|_, _| true);
         assert!(marks.is_empty() && marks.next() == 8);
     }

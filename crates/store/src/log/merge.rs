@@ -111,10 +111,10 @@ impl Running {
     fn eras_of_snapshots(&self, group: &Group) -> BTreeSet<u32> {
         let (branch, number) = group.key;
         let mut eras = BTreeSet::new();
-        for keeper in self.keepers(group) {
-            let deleted = self.marks.folded_into(branch, keeper);
+        for reconciler in self.reconcilers(group) {
+            let deleted = self.marks.folded_into(branch, reconciler);
             eras.extend(deleted.filter(|era| self.leaves.contains_key(&(Era::new(branch, *era), number))));
-            eras.extend(keeper);
+            eras.extend(reconciler);
         }
         eras
     }
@@ -124,14 +124,14 @@ impl Running {
     ///
     /// A leaf of a deleted one that is only written somewhere else is not folded for that: the other one would
     /// have to be read and written, too.
-    fn keepers(&self, group: &Group) -> BTreeSet<Option<u32>> {
+    fn reconcilers(&self, group: &Group) -> BTreeSet<Option<u32>> {
         let (branch, number) = group.key;
         let frozen = self.frozen.as_ref().filter(|_| group.is_written);
         let written = frozen.into_iter().flat_map(|frozen| {
             frozen.eras(branch).filter(move |era| frozen.touches(*era, number)).map(|era| era.number)
         });
         let folded = group.forced.iter().copied().filter(|_| group.folds);
-        written.chain(folded).map(|era| self.marks.keeper(branch, era)).collect()
+        written.chain(folded).map(|era| self.marks.reconciler(branch, era)).collect()
     }
 
     /// The moves of a group of which no leaf that was read names the old place, though that is live: the era in
@@ -241,7 +241,7 @@ impl Running {
     /// The leaves of a group that change, after the changes of the frozen table. Of a volume that is gone,
     /// nothing is left.
     pub(super) fn merged(&self, group: Group, is_gone: bool) -> Merged {
-        let keepers = self.keepers(&group);
+        let reconcilers = self.reconcilers(&group);
         let Group { key, forced, mut leaves, is_written, has_left, .. } = group;
         let (branch, number) = key;
         let first = number * LEAF_BLOCKS;
@@ -274,14 +274,14 @@ impl Running {
         }
         // Of deleted snapshots, the one before gets what it does not have.
         for Era { number: deleted, .. } in self.marks.deleted_of(branch) {
-            let keeper = self.marks.keeper(branch, deleted);
-            if !keepers.contains(&keeper) {
+            let reconciler = self.marks.reconciler(branch, deleted);
+            if !reconcilers.contains(&reconciler) {
                 continue;
             }
             let Some(spots) = leaves.get_mut(&deleted) else { continue };
             let folded = std::mem::replace(&mut **spots, NOTHING);
             changed.insert(deleted);
-            let kept = keeper.and_then(|era| Some((era, leaves.get_mut(&era)?)));
+            let kept = reconciler.and_then(|era| Some((era, leaves.get_mut(&era)?)));
             let Some((era, kept)) = kept else {
                 folded.iter().filter_map(|spot| spot.stored()).for_each(&mut die);
                 continue;
@@ -303,8 +303,8 @@ impl Running {
             for era in frozen.eras(branch) {
                 let before = *now;
                 frozen.overlay(era, first, &mut now[..]);
-                let keeper = if is_gone { None } else { self.marks.keeper(branch, era.number) };
-                let mut kept = keeper.and_then(|era| Some((era, leaves.get_mut(&era)?)));
+                let reconciler = if is_gone { None } else { self.marks.reconciler(branch, era.number) };
+                let mut kept = reconciler.and_then(|era| Some((era, leaves.get_mut(&era)?)));
                 for (index, (old, new)) in before.iter().zip(now.iter()).enumerate() {
                     if old == new {
                         continue;
@@ -375,7 +375,7 @@ impl Running {
             return lost;
         }
         if group.folds {
-            if self.keepers(group).contains(&None) {
+            if self.reconcilers(group).contains(&None) {
                 return lost;
             }
             let leaves: Vec<LeafKey> = group.forced.iter().map(|era| group.leaf(*era)).collect();

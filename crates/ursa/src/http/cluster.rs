@@ -236,7 +236,7 @@ pub(super) async fn maintain(
 
 async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Refusal> {
     let check = move |control: Rc<Control>| async move {
-        let is_on = control.keeper().is_ok_and(|keeper| keeper.is_in_maintenance(NodeId(id)));
+        let is_on = control.reconciler().is_ok_and(|reconciler| reconciler.is_in_maintenance(NodeId(id)));
         let left = match control.check_maintenance(id) {
             Err(ControlError::OnlyInSync { .. }) if !on || is_on => Vec::new(),
             left => left?,

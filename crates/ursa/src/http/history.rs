@@ -257,7 +257,7 @@ struct Moment {
 impl Moment {
     async fn of(state: &State) -> Result<Moment, Refusal> {
         let read = |control: Rc<Control>| async move {
-            let missed = control.keeper().map_or(0, |keeper| keeper.missed_bytes());
+            let missed = control.reconciler().map_or(0, |reconciler| reconciler.missed_bytes());
             let pools = pools(&control).map(|(_, pool)| pool).take(POOLS_MAX).collect();
             Ok::<_, ControlError>((control.total_stats().await?, missed, pools))
         };

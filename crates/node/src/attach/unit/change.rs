@@ -8,7 +8,7 @@
 //! were admitted before are waited for.
 //!
 //! For a replicated volume, all nodes that serve it decide together, and each executes the change in this way
-//! on its own cores: [`Keeper::agree_on`](crate::member::Keeper::agree_on).
+//! on its own cores: [`Reconciler::agree_on`](crate::member::Reconciler::agree_on).
 //!
 //! A change that has begun runs to its end and holds its turn until then, whatever response its initiator
 //! got: so the GOOD of a later change also vouches for it. An initiator that would have to wait too long
@@ -95,10 +95,10 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
         },
     };
     if unit.is_replicated()
-        && let Ok(keeper) = Control::current().keeper()
+        && let Ok(reconciler) = Control::current().reconciler()
     {
         // Every write is durable before it is answered, so there is nothing to flush.
-        return waiting_for(id, "other nodes", keeper.agree_on(&unit, &change)).await;
+        return waiting_for(id, "other nodes", reconciler.agree_on(&unit, &change)).await;
     }
     let change = change.renumbered(unit.up_to_date());
     let decision = unit.brain().borrow().decide(&change);

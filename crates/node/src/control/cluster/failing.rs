@@ -20,7 +20,7 @@ use crate::attach::access::{HostGroup, Target};
 use crate::attach::port_numbers::NodeNumber;
 use crate::events::code::{CLUSTER_FAILED, CLUSTER_RECOVERED};
 use crate::events::{Event, tell};
-use crate::member::{Keeper, RECORD_DEADLINE};
+use crate::member::{RECORD_DEADLINE, Reconciler};
 use crate::record::set;
 use crate::shard::{Shard, on_all_cores};
 
@@ -80,14 +80,14 @@ impl Control {
             self.try_cluster_later(&error).await;
             return Ok(());
         }
-        let Ok(keeper) = self.keeper() else { return Ok(()) };
+        let Ok(reconciler) = self.reconciler() else { return Ok(()) };
         if self.place().is_some_and(|place| place.is_private()) {
             // Only this node votes, so that takes a moment. Then everything works when the node serves.
-            keeper.until(READ_WITHIN, || keeper.knows_this_life()).await;
+            reconciler.until(READ_WITHIN, || reconciler.knows_this_life()).await;
         }
         // Until it has read the record, it acts by what it knew last.
         let control = Rc::clone(self);
-        let follow = async move { control.follow_rules_of_record(keeper, Revision(1)).await };
+        let follow = async move { control.follow_rules_of_record(reconciler, Revision(1)).await };
         rt::spawn(follow).detach();
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Control {
     /// If the node is in the cluster by then, and could not begin, it goes on as after such a start.
     pub(super) async fn begun_in_cluster(self: &Rc<Control>, begun: Result<()>) -> Result<()> {
         if let Err(error) = &begun
-            && self.keeper().is_err()
+            && self.reconciler().is_err()
         {
             self.try_cluster_later(error).await;
         }
@@ -122,20 +122,20 @@ impl Control {
             }
         }
         self.cluster_failure.replace(None);
-        let Ok(keeper) = self.keeper() else { return };
+        let Ok(reconciler) = self.reconciler() else { return };
         let name = self.host.name.clone();
         tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster")));
         // It may have left another cluster.
-        keeper.until(RECORD_DEADLINE, || keeper.knows_this_life()).await;
+        reconciler.until(RECORD_DEADLINE, || reconciler.knows_this_life()).await;
         self.finish_leaving().await;
-        self.follow_rules_of_record(keeper, Revision(1)).await;
+        self.follow_rules_of_record(reconciler, Revision(1)).await;
     }
 
     /// Acts by the access rules of the record alone once the node acts by this revision: the rules that it
     /// knew before may name objects that no longer exist.
-    pub(super) async fn follow_rules_of_record(&self, keeper: Rc<Keeper>, revision: Revision) {
-        while !keeper.is_stopping() {
-            if keeper.until(RECORD_DEADLINE, || keeper.acts_by() >= revision).await {
+    pub(super) async fn follow_rules_of_record(&self, reconciler: Rc<Reconciler>, revision: Revision) {
+        while !reconciler.is_stopping() {
+            if reconciler.until(RECORD_DEADLINE, || reconciler.acts_by() >= revision).await {
                 return self.announce_record().await;
             }
         }
@@ -165,17 +165,17 @@ impl Control {
     }
 
     /// Saves the cluster's access rules for a start without the cluster, as long as the node is in it.
-    pub(super) async fn keep_access(self: Rc<Control>, keeper: Rc<Keeper>) {
+    pub(super) async fn keep_access(self: Rc<Control>, reconciler: Rc<Reconciler>) {
         let mut saved_at = None;
-        while !keeper.is_stopping() {
+        while !reconciler.is_stopping() {
             // A host may use a new volume at once, so the rules that this node has changed are saved soon.
             // The change itself does not wait for that: the disk of the node's record may hang.
             let _ = rt::timeout(KEEP_EVERY, self.access_changed.notified()).await;
-            let acts_by = keeper.acts_by();
+            let acts_by = reconciler.acts_by();
             if acts_by == Revision(0) || saved_at == Some(acts_by) {
                 continue;
             }
-            let known = KnownAccess { targets: keeper.list(TARGETS), hosts: keeper.list(HOSTS) };
+            let known = KnownAccess { targets: reconciler.list(TARGETS), hosts: reconciler.list(HOSTS) };
             if self.record.borrow().get::<KnownAccess>(KNOWN_ACCESS).unwrap_or_default() == known {
                 saved_at = Some(acts_by);
                 continue;

@@ -65,12 +65,12 @@ impl Control {
     /// [`ControlError::ClusterFailed`], [`ControlError::TakesPart`], [`ControlError::OnlyNode`].
     pub async fn check_leaving(&self) -> Result<Leaving> {
         let place = self.own_place()?;
-        if let Some(keeper) = self.keeper().ok().filter(|keeper| keeper.expelled().is_none())
-            && keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok()
+        if let Some(reconciler) = self.reconciler().ok().filter(|reconciler| reconciler.expelled().is_none())
+            && reconciler.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok()
         {
-            return Err(match keeper.nodes().len() {
+            return Err(match reconciler.nodes().len() {
                 0 | 1 => ControlError::OnlyNode,
-                _ => ControlError::TakesPart(keeper.me().0),
+                _ => ControlError::TakesPart(reconciler.me().0),
             });
         }
         let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());

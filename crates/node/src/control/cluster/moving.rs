@@ -16,7 +16,7 @@ use super::super::turns::Thing;
 use super::super::{Control, Result};
 use super::{CLUSTER, EnterError, KNOWN_ACCESS, Place, begin_record, discard_record, try_to_listen};
 use crate::copies::node_key;
-use crate::member::{Keeper, RECORD_DEADLINE};
+use crate::member::{RECORD_DEADLINE, Reconciler};
 use crate::record::set;
 
 /// The prefixes of the keys that stay behind: the node announces itself, its links and its pools in the new
@@ -70,13 +70,13 @@ impl Control {
         let known = set(KNOWN_ACCESS.into(), &self.all_rules());
         // If this fails, the node may be in the new cluster after its next start, so the record stays.
         self.leave_for(changing, former, vec![set(CLUSTER.into(), &place), known]).await?;
-        // Changes that wait for their turn may still have the former keeper.
+        // Changes that wait for their turn may still have the former reconciler.
         drop((volumes, record, frozen));
         let begun = self.begin_elsewhere().await;
         self.begun_in_cluster(begun).await?;
         // Callers expect to find the node in the new cluster.
-        if let Ok(keeper) = self.keeper() {
-            keeper.until_known(&node_key(keeper.me())).await;
+        if let Ok(reconciler) = self.reconciler() {
+            reconciler.until_known(&node_key(reconciler.me())).await;
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ impl Control {
 
 /// Copies the record of the former cluster into a new one, which no other node knows yet. Nothing changes in
 /// the former one meanwhile.
-async fn fill(store: &Store, former: &Keeper) -> Result<(), EnterError> {
+async fn fill(store: &Store, former: &Reconciler) -> Result<(), EnterError> {
     let all = former.store().list("", RECORD_DEADLINE).await?;
     let moves = |key: &str| !LEFT_BEHIND.iter().any(|prefix| key.starts_with(prefix));
     let moved: Vec<(&String, &Versioned)> = all.entries.iter().filter(|(key, _)| moves(key)).collect();
@@ -93,7 +93,7 @@ async fn fill(store: &Store, former: &Keeper) -> Result<(), EnterError> {
             transaction.put(key, entry.value.to_vec())
         };
         // It has no preconditions, so nothing can conflict.
-        store.cas(some.iter().fold(Keeper::transaction(), put), RECORD_DEADLINE).await?;
+        store.cas(some.iter().fold(Reconciler::transaction(), put), RECORD_DEADLINE).await?;
     }
     Ok(())
 }

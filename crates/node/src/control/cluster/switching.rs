@@ -7,9 +7,9 @@
 //! First comes one commit of the node's own record: its new place. Until then the old life continues as if
 //! nothing had happened, and after a crash the next life begins at the place that the record names. Then the
 //! old life ends: its tasks, links and engine. The new one begins as at a start, and only when nothing holds
-//! the old keeper any more, which would make the new copies act by the old record. Meanwhile, the node is in
-//! the state of one that cannot take part in its cluster ([`super::failing`]). Why: `docs/why/record.md`, *A
-//! node that leaves a cluster of its own*.
+//! the old reconciler any more, which would make the new copies act by the old record. Meanwhile, the node is
+//! in the state of one that cannot take part in its cluster ([`super::failing`]). Why: `docs/why/record.md`,
+//! *A node that leaves a cluster of its own*.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -24,10 +24,10 @@ use super::super::previous_run::retry_while_held;
 use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError, Result};
 use super::{ClusterFailure, EnterError};
-use crate::member::{Frozen, Keeper};
+use crate::member::{Frozen, Reconciler};
 use crate::record::Change;
 
-/// How long a life waits until nothing holds the keeper of the former cluster. Calls of its record end as
+/// How long a life waits until nothing holds the reconciler of the former cluster. Calls of its record end as
 /// soon as that has stopped. Only what waits for a disk, or for its turn, takes longer.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 const GONE_EVERY: Duration = Duration::from_millis(10);
@@ -43,47 +43,47 @@ impl Control {
     /// Volumes are created, deleted and converted in two steps: one in a pool, which the caller holds, and
     /// one in the record, for which they hold nothing.
     pub(super) async fn freeze_record(&self) -> Result<Option<Frozen>> {
-        let Ok(keeper) = self.keeper() else { return Ok(None) };
+        let Ok(reconciler) = self.reconciler() else { return Ok(None) };
         let until = rt::now() + CREATED_WITHIN;
         while self.being_created().is_some() && rt::now() < until {
             rt::sleep(CREATED_EVERY).await;
         }
-        Ok(Some(keeper.freeze().await?))
+        Ok(Some(reconciler.freeze().await?))
     }
 
-    /// The keeper of the cluster that this node leaves if it joins `cluster`; `None`: it has lost all files
-    /// of it.
+    /// The reconciler of the cluster that this node leaves if it joins `cluster`; `None`: it has lost all
+    /// files of it.
     ///
     /// # Errors
     /// The node cannot leave its cluster for that one: [`EnterError::Already`], [`EnterError::NotAlone`],
     /// [`EnterError::NotInPool`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`],
     /// [`ControlError::ClusterFailed`].
-    pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Keeper>>> {
+    pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Reconciler>>> {
         let place = self.own_place()?;
-        if self.has_lost_files() && self.keeper().is_err() && place.cluster == cluster {
+        if self.has_lost_files() && self.reconciler().is_err() && place.cluster == cluster {
             return Ok(None);
         }
         // A node that does not take part in its cluster does not know what the record says now.
         // A clone of the other node was alone in the same cluster, under the same number.
         let is_another = place.cluster != cluster || place.is_private();
-        let keeper = self.keeper()?;
-        if keeper.is_stopping() || !is_another {
+        let reconciler = self.reconciler()?;
+        if reconciler.is_stopping() || !is_another {
             return Err(EnterError::Already.into());
         }
-        let is_alone = keeper.revision_of(NEXT_NODE).is_none() && keeper.nodes().len() < 2;
-        if !is_alone || keeper.sole_here().len() < keeper.wanted_here().len() {
+        let is_alone = reconciler.revision_of(NEXT_NODE).is_none() && reconciler.nodes().len() < 2;
+        if !is_alone || reconciler.sole_here().len() < reconciler.wanted_here().len() {
             return Err(EnterError::NotAlone.into());
         }
         // It may not have read the record yet.
-        if !keeper.knows_this_life() {
+        if !reconciler.knows_this_life() {
             return Err(ControlError::LifeUnknown);
         }
-        if let Some(name) = keeper.unreadable_keys().pop() {
+        if let Some(name) = reconciler.unreadable_keys().pop() {
             return Err(ControlError::EntryUnreadable { kind: "entry", name });
         }
-        match self.not_in_pool(&keeper).await {
+        match self.not_in_pool(&reconciler).await {
             Some(volume) => Err(EnterError::NotInPool(volume).into()),
-            None => Ok(Some(keeper)),
+            None => Ok(Some(reconciler)),
         }
     }
 
@@ -99,8 +99,8 @@ impl Control {
         let cluster = cluster.to_owned();
         self.change(Doing::PrepareToJoin.of(&self.host.name), NOTHING, |control, changing| async move {
             let _volumes = changing.hold(control.pools_and_volumes()).await?;
-            let keeper = control.cluster_to_leave(&cluster).await?;
-            Ok(keeper.map(|keeper| keeper.addresses()).unwrap_or_default())
+            let reconciler = control.cluster_to_leave(&cluster).await?;
+            Ok(reconciler.map(|reconciler| reconciler.addresses()).unwrap_or_default())
         })
         .await
     }
@@ -121,7 +121,7 @@ impl Control {
     pub(super) async fn leave_for(
         &self,
         changing: &Changing,
-        former: Rc<Keeper>,
+        former: Rc<Reconciler>,
         changes: Vec<Change>,
     ) -> Result<()> {
         if !self.door.close() {
@@ -164,7 +164,7 @@ impl Control {
         Ok(())
     }
 
-    /// Waits until nothing holds the keeper of the cluster that this node has left for another one.
+    /// Waits until nothing holds the reconciler of the cluster that this node has left for another one.
     ///
     /// # Errors
     /// [`EnterError::FormerCluster`].

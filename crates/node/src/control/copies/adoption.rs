@@ -35,7 +35,7 @@ use super::creation::{Made, NewEntry, record_volume};
 use super::without_volume;
 use crate::copies::{Cause, ShapeEntry, VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
-use crate::member::{ClusterError, Keeper, json};
+use crate::member::{ClusterError, Reconciler, json};
 use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
 
@@ -64,28 +64,28 @@ impl Control {
     /// [`ControlError::InSeveralPools`]. No space for its dirty map; errors of the cluster's record.
     pub(in crate::control) async fn make_ready_for_copies(
         self: &Rc<Control>,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         name: &str,
     ) -> Result<()> {
-        let keeper = Rc::clone(keeper);
+        let reconciler = Rc::clone(reconciler);
         let (before, pool) = self.volume_and_pool_name(name)?;
         let work = Doing::AdoptVolume.of(&before.name);
         self.change(work, Thing::volume_in(before.id, pool), |control, changing| async move {
             let (pool, volume) = control.volume_still(&before)?;
-            control.check_adoption(&keeper, &pool, &volume)?;
-            if !keeper.has(volume.id) {
+            control.check_adoption(&reconciler, &pool, &volume)?;
+            if !reconciler.has(volume.id) {
                 changing.waits_for(WaitsFor::Disks(pool.paths()));
-                control.note_sole(&keeper, &pool, &volume).await?;
+                control.note_sole(&reconciler, &pool, &volume).await?;
                 changing.waits_for(WaitsFor::ClusterRecord);
-                control.record_sole(&keeper, &volume).await?;
+                control.record_sole(&reconciler, &volume).await?;
             }
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            if control.adopt_what_is_recorded(&keeper, volume.id).await? == ServedAs::Sole {
-                control.end_sole(&keeper, &pool, volume.id).await?;
+            if control.adopt_what_is_recorded(&reconciler, volume.id).await? == ServedAs::Sole {
+                control.end_sole(&reconciler, &pool, volume.id).await?;
             }
-            keeper.open_volumes_soon();
+            reconciler.open_volumes_soon();
             changing.waits_for(WaitsFor::Cores);
-            keeper.until_serves(volume.id).await;
+            reconciler.until_serves(volume.id).await;
             Ok(())
         })
         .await
@@ -96,36 +96,36 @@ impl Control {
     /// It adds volumes that the node had before it was in the cluster, those of pools that come from
     /// elsewhere, and those that were being created when the node crashed. It removes volumes that have left
     /// with their pools.
-    pub(in crate::control) async fn keep_recorded(self: Rc<Control>, keeper: Rc<Keeper>) {
+    pub(in crate::control) async fn keep_recorded(self: Rc<Control>, reconciler: Rc<Reconciler>) {
         let began = rt::now();
-        while !keeper.is_stopping() {
+        while !reconciler.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
-            if keeper.knows_this_life() && keeper.expelled().is_none() {
+            if reconciler.knows_this_life() && reconciler.expelled().is_none() {
                 // Another node may have asked an earlier life for it, and add it yet.
-                let is_alone = keeper.revision_of(NEXT_NODE).is_none();
+                let is_alone = reconciler.revision_of(NEXT_NODE).is_none();
                 let with_new = is_alone || rt::now().since(began) > ASKED_MAX;
-                self.record_what_is_here(&keeper, with_new).await;
+                self.record_what_is_here(&reconciler, with_new).await;
             }
             // Retries volumes that could not be opened when the record announced them.
-            keeper.open_volumes_soon();
+            reconciler.open_volumes_soon();
         }
     }
 
     /// Brings the record up to date with a pool that has come or gone, so that the caller sees its volumes
     /// listed, or no longer listed. What takes too long is left to [`Control::keep_recorded`].
     pub(in crate::control) async fn record_pools_now(self: &Rc<Control>) {
-        let Ok(keeper) = self.keeper() else { return };
-        if keeper.knows_this_life() && keeper.expelled().is_none() {
-            let _late = rt::timeout(RECORD_NOW_MAX, self.record_what_is_here(&keeper, false)).await;
+        let Ok(reconciler) = self.reconciler() else { return };
+        if reconciler.knows_this_life() && reconciler.expelled().is_none() {
+            let _late = rt::timeout(RECORD_NOW_MAX, self.record_what_is_here(&reconciler, false)).await;
         }
     }
 
     /// `with_new`: also volumes whose creation has not got further than their pool.
-    async fn record_what_is_here(self: &Rc<Control>, keeper: &Rc<Keeper>, with_new: bool) {
-        self.forget_what_is_gone(keeper).await;
+    async fn record_what_is_here(self: &Rc<Control>, reconciler: &Rc<Reconciler>, with_new: bool) {
+        self.forget_what_is_gone(reconciler).await;
         // Pools are looked up again after each wait: one that somebody holds could not be opened again.
         let found = |pool: Pool| {
-            let new = if with_new { self.left_new(keeper, &pool) } else { Vec::new() };
+            let new = if with_new { self.left_new(reconciler, &pool) } else { Vec::new() };
             pool.sole_volumes().into_iter().chain(new).map(move |id| (pool.id(), id))
         };
         let found: Vec<(PoolId, VolumeId)> = self.open_pools().into_iter().flat_map(found).collect();
@@ -134,10 +134,10 @@ impl Control {
             if number > 0 && number.is_multiple_of(A_TURN) {
                 rt::next_turn().await;
             }
-            if failed == Some(pool) || !self.is_unknown(keeper, pool, id) {
+            if failed == Some(pool) || !self.is_unknown(reconciler, pool, id) {
                 continue;
             }
-            if let Err(error) = self.record_found(keeper, pool, id).await {
+            if let Err(error) = self.record_found(reconciler, pool, id).await {
                 tracing::debug!(volume = %id, %error, "a volume of this node is not in the cluster's record yet");
                 match error {
                     // Without a quorum, the same is true of all of them.
@@ -151,32 +151,39 @@ impl Control {
 
     /// New copies of a pool whose volumes the record does not list, although nobody is creating them: the
     /// node crashed in between. Nobody has used them, and nobody was told that they exist.
-    fn left_new(&self, keeper: &Keeper, pool: &Pool) -> Vec<VolumeId> {
+    fn left_new(&self, reconciler: &Reconciler, pool: &Pool) -> Vec<VolumeId> {
         let mut new = pool.new_copies();
         // The volume itself may be in a pool that is not open.
         let are_all_here = new.is_empty() || self.all_pools_are_open();
         let is_of_this = |id: VolumeId| {
             let copy = pool.volume(id).and_then(|info| info.copy);
-            copy.is_some_and(|copy| copy.cluster.0 == keeper.cluster().0)
+            copy.is_some_and(|copy| copy.cluster.0 == reconciler.cluster().0)
         };
         new.retain(|id| are_all_here && is_of_this(*id) && self.copies_of(*id).len() == 1);
         new
     }
 
-    async fn record_found(self: &Rc<Control>, keeper: &Rc<Keeper>, pool: PoolId, id: VolumeId) -> Result<()> {
+    async fn record_found(
+        self: &Rc<Control>,
+        reconciler: &Rc<Reconciler>,
+        pool: PoolId,
+        id: VolumeId,
+    ) -> Result<()> {
         let Some(info) = self.volume_in(pool, id) else { return Ok(()) };
-        let keeper = Rc::clone(keeper);
+        let reconciler = Rc::clone(reconciler);
         self.change(Doing::AdoptVolume.of(&info.name), [Thing::Volume(id)], |control, changing| async move {
-            let Some(volume) = control.volume_in(pool, id).filter(|_| !keeper.has(id)) else { return Ok(()) };
+            let Some(volume) = control.volume_in(pool, id).filter(|_| !reconciler.has(id)) else {
+                return Ok(());
+            };
             let disks = control.pool_with(pool).map(|pool| pool.paths()).unwrap_or_default();
             changing.waits_for(WaitsFor::Disks(disks.clone()));
             if let Some(pool) = control.pool_with(pool) {
-                control.note_sole(&keeper, &pool, &volume).await?;
+                control.note_sole(&reconciler, &pool, &volume).await?;
             }
             changing.waits_for(WaitsFor::ClusterRecord);
-            control.record_sole(&keeper, &volume).await?;
+            control.record_sole(&reconciler, &volume).await?;
             changing.waits_for(WaitsFor::Disks(disks));
-            control.adopt_what_is_recorded(&keeper, id).await.map(drop)
+            control.adopt_what_is_recorded(&reconciler, id).await.map(drop)
         })
         .await
     }
@@ -187,14 +194,14 @@ impl Control {
 
     /// Removes from the record sole volumes of this node that no pool has any more, because theirs was
     /// exported or forgotten. They are added again where the pool is imported.
-    async fn forget_what_is_gone(&self, keeper: &Keeper) {
+    async fn forget_what_is_gone(&self, reconciler: &Reconciler) {
         if !self.all_pools_are_open() {
             return;
         }
-        for id in keeper.sole_here() {
+        for id in reconciler.sole_here() {
             if self.copies_of(id).is_empty()
                 && !self.being_made.borrow().contains_key(&id)
-                && let Err(error) = forget_sole(keeper, id).await
+                && let Err(error) = forget_sole(reconciler, id).await
             {
                 tracing::debug!(volume = %id, %error, "a volume that has left with its pool is still in the cluster's record");
             }
@@ -203,25 +210,28 @@ impl Control {
 
     /// Whether a volume that the record does not list can be added: it is neither being created for it nor
     /// deleted.
-    fn is_unknown(&self, keeper: &Keeper, pool: PoolId, id: VolumeId) -> bool {
+    fn is_unknown(&self, reconciler: &Reconciler, pool: PoolId, id: VolumeId) -> bool {
         let is_made = self.being_made.borrow().contains_key(&id);
         let Some(pool) = self.pool_with(pool) else { return false };
-        !keeper.has(id) && !is_made && !keeper.is_deleted(id) && self.name_taken(keeper, &pool, id).is_none()
+        !reconciler.has(id)
+            && !is_made
+            && !reconciler.is_deleted(id)
+            && self.name_taken(reconciler, &pool, id).is_none()
     }
 
     /// The name of a volume here if the cluster's record has another volume of that name, so that this one
     /// cannot be added.
-    fn name_taken(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> Option<String> {
+    fn name_taken(&self, reconciler: &Reconciler, pool: &Pool, id: VolumeId) -> Option<String> {
         let name = pool.volume(id)?.name;
-        let named = keeper.get::<String>(&volume_name_key(&name));
+        let named = reconciler.get::<String>(&volume_name_key(&name));
         named.is_some_and(|(other, _)| other != id.to_string()).then_some(name)
     }
 
     /// Volumes here that are not in the cluster's record because it has others of the same names.
     pub(in crate::control) fn unrecorded(&self) -> Vec<Fault> {
-        let Ok(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(reconciler) = self.reconciler() else { return Vec::new() };
         let fault = |pool: &Pool, id: VolumeId| {
-            let volume = self.name_taken(&keeper, pool, id).filter(|_| !keeper.has(id))?;
+            let volume = self.name_taken(&reconciler, pool, id).filter(|_| !reconciler.has(id))?;
             Some(FaultKind::VolumeNameTaken { pool: pool.name(), id: id.to_string(), volume }.into())
         };
         let of_pool = |pool: Pool| {
@@ -234,8 +244,8 @@ impl Control {
     ///
     /// A node that is down when the volume is deleted recognizes by that what it has to delete. Otherwise it
     /// would add the volume again.
-    async fn note_sole(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<()> {
-        let kept = first_copy(keeper, CopyState::Sole);
+    async fn note_sole(&self, reconciler: &Reconciler, pool: &Pool, volume: &VolumeInfo) -> Result<()> {
+        let kept = first_copy(reconciler, CopyState::Sole);
         // Of several, nobody can tell which one is current.
         let is_only = self.copies_of(volume.id).len() == 1;
         let has_map = !has_no_map(volume);
@@ -248,8 +258,8 @@ impl Control {
     }
 
     /// Adds a volume to the record that it does not list.
-    async fn record_sole(&self, keeper: &Keeper, volume: &VolumeInfo) -> Result<()> {
-        let made = Made::here(keeper);
+    async fn record_sole(&self, reconciler: &Reconciler, volume: &VolumeInfo) -> Result<()> {
+        let made = Made::here(reconciler);
         let new = NewEntry {
             id: volume.id,
             name: &volume.name,
@@ -260,31 +270,32 @@ impl Control {
             reason: Cause::VolumeAdopted,
             made: &made,
         };
-        record_volume(keeper, &new).await?;
-        keeper.until_known(&volume_key(volume.id)).await;
+        record_volume(reconciler, &new).await?;
+        reconciler.until_known(&volume_key(volume.id)).await;
         Ok(())
     }
 
     /// Allows other nodes to get copies from now on. The caller holds the volume, and opens it as a copy
     /// afterwards.
-    async fn end_sole(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> Result<()> {
+    async fn end_sole(&self, reconciler: &Reconciler, pool: &Pool, id: VolumeId) -> Result<()> {
         let key = volume_key(id);
         let gone = || ControlError::not_found("volume", &id.to_string());
-        let (entry, revision) = keeper.get::<VolumeEntry>(&key).ok_or_else(gone)?;
-        let (_, copy) = entry.copy_on(keeper.me()).ok_or_else(gone)?;
-        let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, CopyState::Trusted { epoch: copy.made }) };
+        let (entry, revision) = reconciler.get::<VolumeEntry>(&key).ok_or_else(gone)?;
+        let (_, copy) = entry.copy_on(reconciler.me()).ok_or_else(gone)?;
+        let kept =
+            CopyOf { slot: copy.slot, ..first_copy(reconciler, CopyState::Trusted { epoch: copy.made }) };
         self.store_port_numbers(pool, id).await?;
         pool.make_copy(id, kept).await?;
         // The record may list it from an earlier life. In this life it is already served, and has been in
         // sync from the beginning.
         let mut next = VolumeEntry { sole: false, epoch: entry.epoch + 1, ..entry };
-        next.copies.iter_mut().for_each(|copy| copy.incarnation = keeper.incarnation().0);
-        let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
-        keeper.commit(transaction).await?;
-        if keeper.get::<VolumeEntry>(&key).is_none_or(|(entry, _)| entry.epoch < next.epoch) {
+        next.copies.iter_mut().for_each(|copy| copy.incarnation = reconciler.incarnation().0);
+        let transaction = Reconciler::transaction().expect(&key, Some(revision)).put(&key, json(&next));
+        reconciler.commit(transaction).await?;
+        if reconciler.get::<VolumeEntry>(&key).is_none_or(|(entry, _)| entry.epoch < next.epoch) {
             return Err(ClusterError::Conflict(next.name).into());
         }
-        keeper.end_sole(id);
+        reconciler.end_sole(id);
         self.unvouched.notify();
         Ok(())
     }
@@ -314,8 +325,8 @@ impl Control {
     }
 
     /// Whether only this node has a volume, and its slices are not copies yet.
-    pub(in crate::control) fn is_sole_here(&self, keeper: &Keeper, name: &str) -> bool {
-        match keeper.entry_named(name) {
+    pub(in crate::control) fn is_sole_here(&self, reconciler: &Reconciler, name: &str) -> bool {
+        match reconciler.entry_named(name) {
             Some((id, _)) => self.has_sole(id),
             None => self.volume_named(name).is_ok_and(|(_, info)| info.is_sole()),
         }
@@ -325,7 +336,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::make_ready_for_copies`], except those of the record.
-    fn check_adoption(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<()> {
+    fn check_adoption(&self, reconciler: &Reconciler, pool: &Pool, volume: &VolumeInfo) -> Result<()> {
         let mut found = self.copies_of(volume.id);
         // Beside another one, a copy that no host has used yet is not the current one.
         found.retain(|(_, info)| !is_new(info));
@@ -337,13 +348,13 @@ impl Control {
                 pools: pools.join(", "),
             });
         }
-        let named = keeper.get::<String>(&volume_name_key(&volume.name));
+        let named = reconciler.get::<String>(&volume_name_key(&volume.name));
         if named.is_some_and(|(id, _)| id != volume.id.to_string()) {
             return Err(ControlError::Exists { kind: "volume", name: volume.name.clone() });
         }
         match volume.is_sole() {
             false => Ok(()),
-            true => Ok(pool.check_make_copy(volume.id, first_copy(keeper, CopyState::Blank))?),
+            true => Ok(pool.check_make_copy(volume.id, first_copy(reconciler, CopyState::Blank))?),
         }
     }
 
@@ -354,13 +365,13 @@ impl Control {
     /// node.
     pub(in crate::control) fn check_first_copy(
         &self,
-        keeper: &Keeper,
+        reconciler: &Reconciler,
         volume: &str,
         instead_of: Option<u16>,
     ) -> Result<VolumeStatus> {
         let (pool, info) = self.volume_named(volume)?;
-        self.check_adoption(keeper, &pool, &info)?;
-        match instead_of.filter(|node| *node != keeper.me().0) {
+        self.check_adoption(reconciler, &pool, &info)?;
+        match instead_of.filter(|node| *node != reconciler.me().0) {
             Some(node) => Err(ControlError::HasNoCopy { volume: info.name, node }),
             None => Ok(self.volume_status(info, &pool.name())),
         }
@@ -371,19 +382,23 @@ impl Control {
     ///
     /// # Errors
     /// Errors of the pool or of the record.
-    pub(crate) async fn adopt_what_is_recorded(&self, keeper: &Keeper, id: VolumeId) -> Result<ServedAs> {
-        if let Some((pool, info)) = self.older_here(keeper, id) {
+    pub(crate) async fn adopt_what_is_recorded(
+        &self,
+        reconciler: &Reconciler,
+        id: VolumeId,
+    ) -> Result<ServedAs> {
+        if let Some((pool, info)) = self.older_here(reconciler, id) {
             self.note_older(pool, info);
             // This may take long. What the record says counts afterwards.
             self.serve_no_more(id).await;
         }
-        let Some((entry, revision)) = keeper.get::<VolumeEntry>(&volume_key(id)) else {
+        let Some((entry, revision)) = reconciler.get::<VolumeEntry>(&volume_key(id)) else {
             return Ok(ServedAs::Copy);
         };
-        let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(ServedAs::Copy) };
+        let Some((_, copy)) = entry.copy_on(reconciler.me()) else { return Ok(ServedAs::Copy) };
         let found = self.copies_of(id);
         // Several pools have it if one of them had been forgotten and came back.
-        let has_map = has_one_with_map(keeper, &entry, &found);
+        let has_map = has_one_with_map(reconciler, &entry, &found);
         let (is_sole, is_only) = (entry.sole && !has_map, found.len() == 1);
         let is_being_made = self.being_made.borrow().contains_key(&id);
         let mut served = ServedAs::Copy;
@@ -408,7 +423,7 @@ impl Control {
                 }
                 false => CopyState::SetBack { epoch: copy.made },
             };
-            let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, state) };
+            let kept = CopyOf { slot: copy.slot, ..first_copy(reconciler, state) };
             if info.copy != Some(kept) {
                 match pool.make_copy(id, kept).await {
                     // Both the change that makes it ready for copies and the one that opens recorded volumes
@@ -437,9 +452,10 @@ impl Control {
             }
             _ => return Ok(served),
         };
-        let transaction =
-            Keeper::transaction().expect(&volume_key(id), Some(revision)).put(&volume_key(id), json(&next));
-        keeper.commit(transaction).await?;
+        let transaction = Reconciler::transaction()
+            .expect(&volume_key(id), Some(revision))
+            .put(&volume_key(id), json(&next));
+        reconciler.commit(transaction).await?;
         Ok(served)
     }
 
@@ -486,7 +502,10 @@ impl Control {
         let Some((pool, info)) = older.filter(|_| !self.being_made.borrow().contains_key(&id)) else {
             return;
         };
-        let recorded = self.keeper().ok().and_then(|keeper| Some((keeper.volume(id)?.entry, keeper.me())));
+        let recorded = self
+            .reconciler()
+            .ok()
+            .and_then(|reconciler| Some((reconciler.volume(id)?.entry, reconciler.me())));
         if recorded.as_ref().is_some_and(|(entry, me)| entry.copy_on(*me).is_some()) {
             // The record has given the volume a copy here since; its opening handles what is here.
             return;
@@ -501,11 +520,11 @@ impl Control {
 
     /// A sole copy here, with its pool's name, if the record says that this node has a copy of the volume but
     /// that it is not the only one.
-    fn older_here(&self, keeper: &Keeper, id: VolumeId) -> Option<(String, VolumeInfo)> {
-        let (entry, _) = keeper.get::<VolumeEntry>(&volume_key(id))?;
-        entry.copy_on(keeper.me())?;
+    fn older_here(&self, reconciler: &Reconciler, id: VolumeId) -> Option<(String, VolumeInfo)> {
+        let (entry, _) = reconciler.get::<VolumeEntry>(&volume_key(id))?;
+        entry.copy_on(reconciler.me())?;
         let found = self.copies_of(id);
-        let has_map = has_one_with_map(keeper, &entry, &found);
+        let has_map = has_one_with_map(reconciler, &entry, &found);
         if entry.sole && !has_map {
             return None;
         }
@@ -537,21 +556,21 @@ impl Control {
 
     /// Whether the record decides if and when a volume of an open pool is served.
     pub(in crate::control) fn is_served_by_record(&self, info: &VolumeInfo) -> bool {
-        let is_recorded = |keeper: Rc<Keeper>| {
-            let entry = keeper.volume(info.id).map(|volume| volume.entry);
-            entry.is_some_and(|entry| !entry.sole || entry.copy_on(keeper.me()).is_none())
+        let is_recorded = |reconciler: Rc<Reconciler>| {
+            let entry = reconciler.volume(info.id).map(|volume| volume.entry);
+            entry.is_some_and(|entry| !entry.sole || entry.copy_on(reconciler.me()).is_none())
         };
-        !info.is_sole() || self.keeper().is_ok_and(is_recorded)
+        !info.is_sole() || self.reconciler().is_ok_and(is_recorded)
     }
 }
 
 /// Removes from the record a volume that has never had a second copy. Its data stays where it is.
-pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Result<()> {
+pub(in crate::control) async fn forget_sole(reconciler: &Reconciler, id: VolumeId) -> Result<()> {
     let key = volume_key(id);
-    let Some((entry, revision)) = keeper.get::<VolumeEntry>(&key).filter(|(entry, _)| entry.sole) else {
+    let Some((entry, revision)) = reconciler.get::<VolumeEntry>(&key).filter(|(entry, _)| entry.sole) else {
         return Ok(());
     };
-    keeper.commit(without_volume(keeper, &entry, id, revision)).await?;
+    reconciler.commit(without_volume(reconciler, &entry, id, revision)).await?;
     tracing::info!(
         volume = entry.name,
         "the volume has left the cluster's record, with its pool or its node"
@@ -561,8 +580,8 @@ pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Re
 
 /// Whether one of these has a dirty map and is the copy that the record means: then those without a map are
 /// from an earlier time.
-fn has_one_with_map(keeper: &Keeper, entry: &VolumeEntry, found: &[(Pool, VolumeInfo)]) -> bool {
-    let is_it = |copy: &CopyOf| copy.state != CopyState::Blank && entry.is_copy_on(keeper.me(), copy);
+fn has_one_with_map(reconciler: &Reconciler, entry: &VolumeEntry, found: &[(Pool, VolumeInfo)]) -> bool {
+    let is_it = |copy: &CopyOf| copy.state != CopyState::Blank && entry.is_copy_on(reconciler.me(), copy);
     found.iter().any(|(_, info)| !has_no_map(info) && info.copy.as_ref().is_some_and(is_it))
 }
 
@@ -577,6 +596,6 @@ fn is_new(info: &VolumeInfo) -> bool {
 }
 
 /// The description of a volume's first copy.
-fn first_copy(keeper: &Keeper, state: CopyState) -> CopyOf {
-    CopyOf { cluster: ClusterId(keeper.cluster().0), slot: 0, state }
+fn first_copy(reconciler: &Reconciler, state: CopyState) -> CopyOf {
+    CopyOf { cluster: ClusterId(reconciler.cluster().0), slot: 0, state }
 }

@@ -19,7 +19,7 @@ use super::super::volumes::show_when_full;
 use super::super::{Control, ControlError, Result};
 use crate::copies::{Answer, Ask, NewCopy, NodeEntry, VolumeEntry, node_key, volume_key};
 use crate::data::VolumeId;
-use crate::member::{ClusterError, Keeper, json};
+use crate::member::{ClusterError, Reconciler, json};
 use crate::shard::Shard;
 
 /// How long a node that asked for a copy may take to add it to the cluster's record: longer than everything
@@ -29,19 +29,19 @@ pub(super) const ASKED_MAX: Duration = Duration::from_secs(120);
 impl Control {
     /// Executes a request from another node.
     pub(crate) async fn carry_out_ask(self: Rc<Control>, ask: Ask) -> Result<Answer> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         match ask {
             Ask::MakeCopy(copy) => self.make_copy(copy).await?,
             Ask::DropCopy { id, asker } => self.drop_copy(&id, asker).await?,
             Ask::GrowCopy { id, size } => self.grow_copy(&id, ByteLen(size)).await?,
             Ask::SetSpace { id, space } => self.set_space_of_copy(&id, space.into()).await?,
             Ask::TellUnit { id, epoch } => {
-                let told = VolumeId::parse(&id).and_then(|id| keeper.tell(id, Epoch(epoch)));
+                let told = VolumeId::parse(&id).and_then(|id| reconciler.tell(id, Epoch(epoch)));
                 return Ok(Answer::Unit(told.map(Box::new)));
             }
             Ask::InstallUnit { id, epoch, expected, agreed } => {
                 let Some(id) = VolumeId::parse(&id) else { return Ok(Answer::Taken(false)) };
-                return Ok(Answer::Taken(keeper.install(id, Epoch(epoch), expected, *agreed).await));
+                return Ok(Answer::Taken(reconciler.install(id, Epoch(epoch), expected, *agreed).await));
             }
             Ask::HasAddress { address } => return Ok(Answer::Has(self.floating().has(address))),
             Ask::HasVolumes { mut ids } => {
@@ -55,11 +55,11 @@ impl Control {
                 return Ok(Answer::Shown(show.show(self, what).await));
             }
             Ask::CarryOut { volume, revision, request } => {
-                let done = self.carry_out_for(&keeper, &volume, revision, request).await;
+                let done = self.carry_out_for(&reconciler, &volume, revision, request).await;
                 return Ok(Answer::CarriedOut(done));
             }
             Ask::CarryOutHere { revision, request } => {
-                return Ok(Answer::CarriedOut(carry_out_here(&keeper, revision, request).await));
+                return Ok(Answer::CarriedOut(carry_out_here(&reconciler, revision, request).await));
             }
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
             Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,
@@ -86,14 +86,14 @@ impl Control {
                 });
             }
         }
-        Ok(Answer::Done { incarnation: keeper.incarnation().0 })
+        Ok(Answer::Done { incarnation: reconciler.incarnation().0 })
     }
 
     async fn make_copy(self: &Rc<Control>, copy: NewCopy) -> Result<()> {
-        let (keeper, asker) = (self.keeper()?, copy.asker);
+        let (reconciler, asker) = (self.reconciler()?, copy.asker);
         self.copy_requests.borrow_mut().insert(asker);
         let made = self.change(Doing::MakeCopy.of(&copy.name), NOTHING, |control, changing| async move {
-            control.make_asked_for(&changing, &keeper, copy).await
+            control.make_asked_for(&changing, &reconciler, copy).await
         });
         // The change may continue, but the node that asked hears that it failed, and does not add the copy.
         made.await.inspect_err(|_| {
@@ -105,19 +105,24 @@ impl Control {
     pub(super) async fn make_copy_here(
         &self,
         changing: &Changing,
-        keeper: &Keeper,
+        reconciler: &Reconciler,
         copy: NewCopy,
     ) -> Result<u64> {
         self.copy_requests.borrow_mut().insert(copy.asker);
-        self.make_asked_for(changing, keeper, copy).await?;
-        Ok(keeper.incarnation().0)
+        self.make_asked_for(changing, reconciler, copy).await?;
+        Ok(reconciler.incarnation().0)
     }
 
     /// Creates a copy for a request that is among those that this node carries out.
-    async fn make_asked_for(&self, changing: &Changing, keeper: &Keeper, copy: NewCopy) -> Result<()> {
+    async fn make_asked_for(
+        &self,
+        changing: &Changing,
+        reconciler: &Reconciler,
+        copy: NewCopy,
+    ) -> Result<()> {
         let asker = copy.asker;
-        let made = match spec_of(keeper, &copy) {
-            Ok(spec) => self.make_unless_given_up(changing, keeper, copy, spec).await,
+        let made = match spec_of(reconciler, &copy) {
+            Ok(spec) => self.make_unless_given_up(changing, reconciler, copy, spec).await,
             Err(error) => Err(error),
         };
         self.copy_requests.borrow_mut().remove(&asker);
@@ -128,7 +133,7 @@ impl Control {
     async fn make_unless_given_up(
         &self,
         changing: &Changing,
-        keeper: &Keeper,
+        reconciler: &Reconciler,
         copy: NewCopy,
         spec: VolumeSpec,
     ) -> Result<()> {
@@ -146,7 +151,7 @@ impl Control {
             return Err(given_up.into());
         }
         changing.waits_for(WaitsFor::Disks(pool.paths()));
-        let is_made = self.has_made_already(changing, keeper, &pool, &spec).await?;
+        let is_made = self.has_made_already(changing, reconciler, &pool, &spec).await?;
         self.add_asker(id, copy.asker);
         if !is_made && let Err(error) = pool.create_volume_watched(spec, changing.zeroing()).await {
             self.forget_asker(id, copy.asker);
@@ -171,7 +176,7 @@ impl Control {
     async fn has_made_already(
         &self,
         changing: &Changing,
-        keeper: &Keeper,
+        reconciler: &Reconciler,
         pool: &Pool,
         spec: &VolumeSpec,
     ) -> Result<bool> {
@@ -179,8 +184,8 @@ impl Control {
         if copy.state != CopyState::Blank {
             return Ok(false);
         }
-        if keeper.volume(id).is_some_and(|volume| volume.entry.copy_on(keeper.me()).is_some()) {
-            return Err(ControlError::HasCopy { volume: spec.name.clone(), node: keeper.me().0 });
+        if reconciler.volume(id).is_some_and(|volume| volume.entry.copy_on(reconciler.me()).is_some()) {
+            return Err(ControlError::HasCopy { volume: spec.name.clone(), node: reconciler.me().0 });
         }
         for (other, info) in self.copies_of(id) {
             if info.copy.is_none_or(|kept| kept.state != CopyState::Blank) {
@@ -288,21 +293,21 @@ impl Control {
         let Some(copy) = info.copy else {
             return Err(ControlError::Internal("refused to delete a volume that no other node has"));
         };
-        let keeper = self.keeper().ok();
+        let reconciler = self.reconciler().ok();
         // An entry that cannot be read may name the copy.
-        if let Some(keeper) = &keeper {
-            keeper.check_entry(&volume_key(id))?;
+        if let Some(reconciler) = &reconciler {
+            reconciler.check_entry(&volume_key(id))?;
         }
         // Only an administrator may give up what was written here alone.
-        if keeper.as_ref().is_some_and(|keeper| keeper.has_fork(id)) {
+        if reconciler.as_ref().is_some_and(|reconciler| reconciler.has_fork(id)) {
             return Err(ControlError::Forked(info.name));
         }
         // A copy that a node asked for may be in the record already, in a change that this life has not
         // received yet.
-        if given_up && !keeper.as_ref().is_some_and(|keeper| keeper.knows_this_life()) {
+        if given_up && !reconciler.as_ref().is_some_and(|reconciler| reconciler.knows_this_life()) {
             return Err(ClusterError::Conflict(info.name).into());
         }
-        let known = keeper.and_then(|keeper| Some((keeper.volume(id)?, keeper.me())));
+        let known = reconciler.and_then(|reconciler| Some((reconciler.volume(id)?, reconciler.me())));
         let is_recorded = known.as_ref().is_some_and(|(volume, me)| volume.entry.copy_on(*me).is_some());
         if given_up && (is_recorded || self.being_made.borrow().contains_key(&id)) {
             return Ok(());
@@ -319,20 +324,23 @@ impl Control {
 
     /// Blank copies that the record does not name and that no request can add to it any more: the node that
     /// asked for them has crashed, or it gave up and could not say so, or this node has restarted.
-    pub(in crate::control) async fn left_blank(&self, keeper: &Rc<Keeper>) -> Vec<(String, VolumeId)> {
-        if !keeper.knows_this_life() {
+    pub(in crate::control) async fn left_blank(
+        &self,
+        reconciler: &Rc<Reconciler>,
+    ) -> Vec<(String, VolumeId)> {
+        if !reconciler.knows_this_life() {
             return Vec::new();
         }
         // By their names: a pool cannot be closed while anything refers to it.
         let mut left: Vec<(String, VolumeId)> = Vec::new();
         for pool in self.open_pools() {
-            let blank = pool.blank_copies().into_iter().filter(|id| is_left_blank(keeper, &pool, *id));
+            let blank = pool.blank_copies().into_iter().filter(|id| is_left_blank(reconciler, &pool, *id));
             left.extend(blank.map(|id| (pool.name(), id)));
         }
         if left.is_empty() {
             return left;
         }
-        if let Err(error) = self.end_old_requests(keeper, &left).await {
+        if let Err(error) = self.end_old_requests(reconciler, &left).await {
             tracing::debug!(%error, "the cluster's record does not end old requests for copies yet");
         }
         left.retain(|(_, id)| !self.being_made.borrow().contains_key(id));
@@ -346,7 +354,7 @@ impl Control {
     /// node has read it by then. The request of an earlier life is ended by the entry of this one.
     async fn end_old_requests(
         &self,
-        keeper: &Keeper,
+        reconciler: &Reconciler,
         left: &[(String, VolumeId)],
     ) -> Result<(), ClusterError> {
         let may_end = {
@@ -355,12 +363,14 @@ impl Control {
             // A recent request, for whichever copy, would fail, too.
             is_asked && !being_made.values().flat_map(BTreeMap::values).any(is_lately)
         };
-        let key = node_key(keeper.me());
-        let Some((entry, revision)) = keeper.get::<NodeEntry>(&key).filter(|_| may_end) else {
+        let key = node_key(reconciler.me());
+        let Some((entry, revision)) = reconciler.get::<NodeEntry>(&key).filter(|_| may_end) else {
             return Ok(());
         };
-        keeper.commit(Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&entry))).await?;
-        if keeper.revision_of(&key) == Some(revision) {
+        reconciler
+            .commit(Reconciler::transaction().expect(&key, Some(revision)).put(&key, json(&entry)))
+            .await?;
+        if reconciler.revision_of(&key) == Some(revision) {
             return Ok(());
         }
         let mut being_made = self.being_made.borrow_mut();
@@ -378,16 +388,16 @@ impl Control {
     /// Deletes a blank copy, if that is still what it is.
     pub(in crate::control) async fn delete_left_blank(
         self: &Rc<Control>,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         pool: String,
         id: VolumeId,
     ) -> Result<()> {
-        let keeper = Rc::clone(keeper);
+        let reconciler = Rc::clone(reconciler);
         let work = Doing::DeleteCopy.of(&id.to_string());
         self.change(work, Thing::volume_in(id, pool.clone()), |control, changing| async move {
             let pool = control.pool_named(&pool)?;
             // A node may have asked for it meanwhile, and have added it.
-            if is_left_blank(&keeper, &pool, id) {
+            if is_left_blank(&reconciler, &pool, id) {
                 control.delete_unrecorded(&changing, &pool, id, true).await?;
             }
             Ok(())
@@ -463,7 +473,8 @@ impl Control {
         self.change(work, Thing::volume_in(id, pool), |control, changing| async move {
             let (pool, _) = control.volume_to_change(&before)?;
             // Only now: whoever comes last follows what the record has last.
-            let recorded = control.keeper()?.volume(id).and_then(|volume| volume.entry.compression.known());
+            let recorded =
+                control.reconciler()?.volume(id).and_then(|volume| volume.entry.compression.known());
             let Some(compression) = recorded else { return Ok(()) };
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             Ok(pool.set_compression(id, compression).await.map(drop)?)
@@ -479,7 +490,7 @@ fn stripe_unit(bytes: u32) -> Option<ByteLen> {
 }
 
 /// What a pool is to create for this request.
-fn spec_of(keeper: &Keeper, copy: &NewCopy) -> Result<VolumeSpec> {
+fn spec_of(reconciler: &Reconciler, copy: &NewCopy) -> Result<VolumeSpec> {
     let strange = |field| ControlError::Invalid {
         field,
         reason: "another node sent a request that this node does not know",
@@ -499,7 +510,7 @@ fn spec_of(keeper: &Keeper, copy: &NewCopy) -> Result<VolumeSpec> {
         stripe_unit: Some(stripe_unit(copy.stripe_unit).ok_or(strange("stripe unit"))?),
         created: copy.created,
         id: Some(VolumeId::parse(&copy.id).ok_or(strange("volume"))?),
-        copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
+        copy: Some(CopyOf { cluster: store::ClusterId(reconciler.cluster().0), slot: copy.slot, state }),
         space: copy.space.into(),
         compression: copy.compression.known().unwrap_or_default(),
         checksums: copy.checksums,
@@ -513,15 +524,15 @@ fn is_lately(asked: &Instant) -> bool {
 
 /// Whether the pool has a blank copy of the volume, and the record, as far as this node has followed it, has
 /// no copy of it on this node.
-fn is_left_blank(keeper: &Keeper, pool: &Pool, id: VolumeId) -> bool {
-    let is_blank = |copy: CopyOf| copy.state == CopyState::Blank && copy.cluster.0 == keeper.cluster().0;
+fn is_left_blank(reconciler: &Reconciler, pool: &Pool, id: VolumeId) -> bool {
+    let is_blank = |copy: CopyOf| copy.state == CopyState::Blank && copy.cluster.0 == reconciler.cluster().0;
     let key = volume_key(id);
     // An entry that cannot be read may name it.
-    let is_named = || match keeper.get::<VolumeEntry>(&key) {
-        Some((entry, _)) => entry.copy_on(keeper.me()).is_some(),
-        None => keeper.has(id),
+    let is_named = || match reconciler.get::<VolumeEntry>(&key) {
+        Some((entry, _)) => entry.copy_on(reconciler.me()).is_some(),
+        None => reconciler.has(id),
     };
     pool.volume(id).and_then(|info| info.copy).is_some_and(is_blank)
-        && !keeper.is_unreadable(&key)
+        && !reconciler.is_unreadable(&key)
         && !is_named()
 }

@@ -20,7 +20,7 @@ use crate::copies::{
     volume_key, volume_name_key,
 };
 use crate::data::VolumeId;
-use crate::member::{ClusterError, Keeper, RECORD_DEADLINE, json};
+use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
 
 /// The key of the number that the next volume with copies gets.
 const NEXT_NUMBER: &str = "next-volume-number";
@@ -70,9 +70,10 @@ impl Control {
         // A cluster whose nodes are not known yet does not count as a single node: in a cluster, a volume
         // must never get a single copy by default.
         let may_have_copies =
-            |keeper: &Keeper| keeper.nodes().iter().filter(|(node, _)| !node.witness).count();
-        let is_alone =
-            self.keeper().is_ok_and(|keeper| keeper.acts_by().0 > 0 && may_have_copies(&keeper) < 2);
+            |reconciler: &Reconciler| reconciler.nodes().iter().filter(|(node, _)| !node.witness).count();
+        let is_alone = self
+            .reconciler()
+            .is_ok_and(|reconciler| reconciler.acts_by().0 > 0 && may_have_copies(&reconciler) < 2);
         if is_alone { here() } else { Placement::Count(DEFAULT_COPIES) }
     }
 
@@ -83,14 +84,14 @@ impl Control {
         new: NewVolume,
         placement: &Placement,
     ) -> Result<VolumeId> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let name: VolumeName = new.name.parse()?;
         if let Some(map) = &new.map {
             // Detect a bad map before anything is created.
             self.place_for_new(map)?;
         }
-        let ranking = once_heard(&keeper, || rank_nodes(&keeper, placement)).await?;
-        if keeper.revision_of(&volume_name_key(name.as_str())).is_some() {
+        let ranking = once_heard(&reconciler, || rank_nodes(&reconciler, placement)).await?;
+        if reconciler.revision_of(&volume_name_key(name.as_str())).is_some() {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });
         }
         let id = VolumeId::random();
@@ -132,13 +133,13 @@ impl Control {
         };
         let size = whole_blocks(new.size, new.block_size)?.0;
         let make = |slot: usize, node: NodeId| {
-            let (keeper, copy) = (&keeper, NewCopy { size, ..copy(slot) });
+            let (reconciler, copy) = (&reconciler, NewCopy { size, ..copy(slot) });
             async move {
-                if node == keeper.me() {
-                    return self.make_copy_here(changing, keeper, copy).await;
+                if node == reconciler.me() {
+                    return self.make_copy_here(changing, reconciler, copy).await;
                 }
                 changing.waits_for(WaitsFor::Nodes(vec![node.0]));
-                match keeper.ask(node, Ask::MakeCopy(copy)).await? {
+                match reconciler.ask(node, Ask::MakeCopy(copy)).await? {
                     Answer::Done { incarnation } => Ok(incarnation),
                     _ => Err(ClusterError::Strange(node).into()),
                 }
@@ -147,8 +148,8 @@ impl Control {
         let made = make_copies(&ranking, make).await;
         let touched: Vec<NodeId> = made.all_nodes().collect();
         if made.copies.len() < ranking.wanted {
-            drop_new(&keeper, &touched, id, &name, asker).await;
-            return Err(made.why_too_few(&ranking, keeper.me()));
+            drop_new(&reconciler, &touched, id, &name, asker).await;
+            return Err(made.why_too_few(&ranking, reconciler.me()));
         }
         changing.waits_for(WaitsFor::ClusterRecord);
         let entry = NewEntry {
@@ -161,11 +162,11 @@ impl Control {
             reason: Cause::VolumeCreated,
             made: &made,
         };
-        if let Err(error) = record_volume(&keeper, &entry).await {
+        if let Err(error) = record_volume(&reconciler, &entry).await {
             // If it is not known whether the volume was recorded, its copies stay: otherwise it could be a
             // volume without data.
             if !matches!(&error, ControlError::Cluster(error) if error.may_be_committed()) {
-                drop_new(&keeper, &touched, id, &name, asker).await;
+                drop_new(&reconciler, &touched, id, &name, asker).await;
             }
             return Err(error);
         }
@@ -178,7 +179,7 @@ impl Control {
             return Err(error);
         }
         // The caller may use the volume at once.
-        keeper.until_serves(id).await;
+        reconciler.until_serves(id).await;
         Ok(id)
     }
 
@@ -194,9 +195,9 @@ impl Control {
         name: VolumeName,
         placement: &Placement,
     ) -> Result<Ranking> {
-        let keeper = self.keeper()?;
-        let ranking = once_heard(&keeper, || rank_nodes(&keeper, placement)).await?;
-        if keeper.revision_of(&volume_name_key(name.as_str())).is_some() {
+        let reconciler = self.reconciler()?;
+        let ranking = once_heard(&reconciler, || rank_nodes(&reconciler, placement)).await?;
+        if reconciler.revision_of(&volume_name_key(name.as_str())).is_some() {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });
         }
         Ok(ranking)
@@ -204,11 +205,11 @@ impl Control {
 }
 
 /// The nodes that may take copies, best first: this one, then those with the fewest copies.
-fn rank_nodes(keeper: &Keeper, placement: &Placement) -> Result<Ranking> {
-    let there: Vec<NodeEntry> = keeper
+fn rank_nodes(reconciler: &Reconciler, placement: &Placement) -> Result<Ranking> {
+    let there: Vec<NodeEntry> = reconciler
         .nodes()
         .into_iter()
-        .filter(|(node, alive)| *alive && !node.witness && !keeper.is_in_maintenance(NodeId(node.id)))
+        .filter(|(node, alive)| *alive && !node.witness && !reconciler.is_in_maintenance(NodeId(node.id)))
         .map(|(node, _)| node)
         .collect();
     let (wanted, nodes) = match placement {
@@ -219,7 +220,7 @@ fn rank_nodes(keeper: &Keeper, placement: &Placement) -> Result<Ranking> {
             (nodes.len(), nodes.clone())
         }
         Placement::Default | Placement::Count(_) => {
-            let volumes = keeper.volumes();
+            let volumes = reconciler.volumes();
             let used = |node: &NodeEntry| {
                 volumes
                     .iter()
@@ -228,7 +229,7 @@ fn rank_nodes(keeper: &Keeper, placement: &Placement) -> Result<Ranking> {
                     .count()
             };
             let mut ranked: Vec<(bool, usize, u16)> =
-                there.iter().map(|node| (NodeId(node.id) != keeper.me(), used(node), node.id)).collect();
+                there.iter().map(|node| (NodeId(node.id) != reconciler.me(), used(node), node.id)).collect();
             ranked.sort_unstable();
             let count = if let Placement::Count(count) = placement { *count } else { DEFAULT_COPIES };
             (usize::from(count), ranked.into_iter().map(|(_, _, id)| id).collect())
@@ -255,8 +256,8 @@ pub(super) struct Made {
 
 impl Made {
     /// One copy on this node, created in this life.
-    pub fn here(keeper: &Keeper) -> Made {
-        Made { copies: vec![(keeper.me(), keeper.incarnation().0)], ..Made::default() }
+    pub fn here(reconciler: &Reconciler) -> Made {
+        Made { copies: vec![(reconciler.me(), reconciler.incarnation().0)], ..Made::default() }
     }
 
     /// All nodes that have a copy, or may have one.
@@ -326,17 +327,17 @@ pub(super) struct NewEntry<'a> {
 /// Adds a new volume to the record.
 ///
 /// Nodes that create volumes at the same time draw their numbers from one key: the second one draws again.
-pub(super) async fn record_volume(keeper: &Keeper, new: &NewEntry<'_>) -> Result<()> {
+pub(super) async fn record_volume(reconciler: &Reconciler, new: &NewEntry<'_>) -> Result<()> {
     let until = rt::now() + RECORD_DEADLINE;
     loop {
-        let drawn = Drawn::now(keeper);
-        match keeper.commit(new_volume(&drawn, new)).await {
+        let drawn = Drawn::now(reconciler);
+        match reconciler.commit(new_volume(&drawn, new)).await {
             Err(ClusterError::Conflict(key)) if key == NEXT_NUMBER && rt::now() < until => {
-                let is_drawn = || keeper.revision_of(NEXT_NUMBER) != drawn.revision;
-                keeper.until(DRAWN_WITHIN, is_drawn).await;
+                let is_drawn = || reconciler.revision_of(NEXT_NUMBER) != drawn.revision;
+                reconciler.until(DRAWN_WITHIN, is_drawn).await;
             }
             Err(error) if error.may_be_committed() => {
-                return match is_committed_after_all(keeper, new.id, &drawn).await {
+                return match is_committed_after_all(reconciler, new.id, &drawn).await {
                     Some(true) => Ok(()),
                     Some(false) => Err(ClusterError::Record(cluster::Error::NoLeader).into()),
                     None => Err(error.into()),
@@ -355,14 +356,16 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn now(keeper: &Keeper) -> Drawn {
-        let next = keeper.get::<u32>(NEXT_NUMBER);
+    fn now(reconciler: &Reconciler) -> Drawn {
+        let next = reconciler.get::<u32>(NEXT_NUMBER);
         Drawn { number: next.map_or(1, |(number, _)| number), revision: next.map(|(_, revision)| revision) }
     }
 
     /// Draws the number: only one of several transactions with the same number is committed.
     fn transaction(&self) -> Transaction {
-        Keeper::transaction().expect(NEXT_NUMBER, self.revision).put(NEXT_NUMBER, json(&(self.number + 1)))
+        Reconciler::transaction()
+            .expect(NEXT_NUMBER, self.revision)
+            .put(NEXT_NUMBER, json(&(self.number + 1)))
     }
 }
 
@@ -371,16 +374,16 @@ impl Drawn {
 ///
 /// A transaction that draws the same number settles it: either the volume is in the record, or it never will
 /// be.
-async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) -> Option<bool> {
+async fn is_committed_after_all(reconciler: &Reconciler, id: VolumeId, drawn: &Drawn) -> Option<bool> {
     let is_there = async || {
-        let found = keeper.store().get(&volume_key(id), RECORD_DEADLINE).await;
+        let found = reconciler.store().get(&volume_key(id), RECORD_DEADLINE).await;
         found.ok().map(|found| found.is_some())
     };
-    while !keeper.is_stopping() {
+    while !reconciler.is_stopping() {
         if is_there().await == Some(true) {
             return Some(true);
         }
-        match keeper.commit(drawn.transaction()).await {
+        match reconciler.commit(drawn.transaction()).await {
             Ok(()) => return Some(false),
             // The number is drawn: by the new volume, or by another one, and then the new volume can no
             // longer be committed.

@@ -86,16 +86,16 @@ pub(crate) struct OpenedCopy {
 impl Control {
     /// Opens this node's copy of a volume, if its pool is open.
     pub(crate) async fn open_copy(self: &Rc<Control>, id: VolumeId, copy: CopyOpening) -> Option<OpenedCopy> {
-        let keeper = self.keeper().ok()?;
-        let entry = keeper.volume(id)?.entry;
-        let (_, known) = entry.copy_on(keeper.me())?;
+        let reconciler = self.reconciler().ok()?;
+        let entry = reconciler.volume(id)?.entry;
+        let (_, known) = entry.copy_on(reconciler.me())?;
         let is_kept = |info: &VolumeInfo| info.copy.is_some_and(|kept| known.is_kept_as(&kept));
         let current = self.current_of(self.copies_of(id));
         let (pool, mut kept) = current.filter(|(_, info)| is_kept(info))?;
         self.being_made.borrow_mut().remove(&id);
         let state = kept.copy.as_ref()?.state;
         let accepted = self.accepted_older.borrow().contains(&id);
-        if matches!(state, CopyState::SetBack { .. }) && !accepted && !keeper.has_another_in_sync(id) {
+        if matches!(state, CopyState::SetBack { .. }) && !accepted && !reconciler.has_another_in_sync(id) {
             let error = ControlError::OnlyOlder { volume: kept.name, pool: pool.name() };
             self.unserved.borrow_mut().insert(id, error);
             return None;
@@ -189,15 +189,15 @@ impl Control {
             // It must also wait until the record calls the copy out of sync. If it were trusted before, this
             // node could continue alone in its next life (R16) with data that the copy does not have.
             let accepted = self.accepted_older.borrow().contains(&id);
-            let Ok(keeper) = self.keeper() else { return };
+            let Ok(reconciler) = self.reconciler() else { return };
             // The copy may have been removed from this node meanwhile, and added again. Another task handles
             // that one.
-            let entry = keeper.volume(id).map(|volume| volume.entry);
+            let entry = reconciler.volume(id).map(|volume| volume.entry);
             let is_it = |(slot, known): (Slot, &CopyEntry)| (slot, known.made) == (copy.me, copy.made);
-            if entry.is_some_and(|entry| !entry.copy_on(keeper.me()).is_some_and(is_it)) {
+            if entry.is_some_and(|entry| !entry.copy_on(reconciler.me()).is_some_and(is_it)) {
                 return;
             }
-            let is_out = || accepted || !keeper.calls_this_copy_in_sync(id);
+            let is_out = || accepted || !reconciler.calls_this_copy_in_sync(id);
             let may_be = written.iter().all(|(_, written)| *written) && is_out();
             if !may_be {
                 rt::sleep(MAP_WRITTEN_EVERY).await;
@@ -235,8 +235,8 @@ impl Control {
                 control.close_volume(&changing, &pool, id).await;
             }
             control.shown_paths.borrow_mut().remove(&id);
-            if let Ok(keeper) = control.keeper() {
-                keeper.closed(id);
+            if let Ok(reconciler) = control.reconciler() {
+                reconciler.closed(id);
             }
             Ok(())
         });

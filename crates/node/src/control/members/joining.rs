@@ -18,7 +18,7 @@ use super::merging::{self, Belongings};
 use super::{ETCD_VOTES, JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, node_entry, reachable, told_portals};
 use crate::attach::port_numbers::{NodeNumber, free_portal_group};
 use crate::copies::{NodeEntry, node_key};
-use crate::member::{ClusterError, Keeper, json};
+use crate::member::{ClusterError, Reconciler, json};
 use crate::shard::Shard;
 
 /// What a node that wants to join sends about itself.
@@ -106,31 +106,33 @@ impl Control {
     /// # Errors
     /// The node listens at no address, or does not have the authority's key.
     pub fn make_token(&self, now: u64, validity: Duration) -> Result<String> {
-        let keeper = self.keeper()?;
-        let authority = self.authority(&keeper)?;
-        let addresses = reachable(&keeper.addresses());
+        let reconciler = self.reconciler()?;
+        let authority = self.authority(&reconciler)?;
+        let addresses = reachable(&reconciler.addresses());
         if addresses.is_empty() {
             // Nobody can join it until `ursa node init`.
             return Err(ControlError::NotListening);
         }
-        let (token, open) = authority.token(keeper.me(), addresses, UnixSeconds(now + validity.as_secs()));
+        let (token, open) =
+            authority.token(reconciler.me(), addresses, UnixSeconds(now + validity.as_secs()));
         self.tokens.borrow_mut().push(open);
         Ok(token.text())
     }
 
     /// A node that can create tokens, if one is known: preferably this one, then one that is up.
     pub fn token_maker(&self) -> Option<u16> {
-        let keeper = self.keeper().ok()?;
-        let makers = keeper.nodes().into_iter().filter(|(node, _)| node.authority);
-        let maker = makers.min_by_key(|(node, up)| (NodeId(node.id) != keeper.me(), !up, node.id));
+        let reconciler = self.reconciler().ok()?;
+        let makers = reconciler.nodes().into_iter().filter(|(node, _)| node.authority);
+        let maker = makers.min_by_key(|(node, up)| (NodeId(node.id) != reconciler.me(), !up, node.id));
         maker.map(|(node, _)| node.id)
     }
 
     /// The authority that signs certificates for nodes that join. Only the node that created the cluster has
     /// it.
-    fn authority(&self, keeper: &Keeper) -> Result<ClusterAuthority> {
+    fn authority(&self, reconciler: &Reconciler) -> Result<ClusterAuthority> {
         let place = self.own_place()?;
-        ClusterAuthority::load(&cluster_path(&place), keeper.cluster()).map_err(|_| ControlError::NoAuthority)
+        ClusterAuthority::load(&cluster_path(&place), reconciler.cluster())
+            .map_err(|_| ControlError::NoAuthority)
     }
 
     /// Joins the cluster that the token belongs to. What the node has becomes the cluster's. If the node is
@@ -151,7 +153,7 @@ impl Control {
         let place = self.own_place()?;
         // The access rules of a cluster whose files are missing must not get into another one. A node that
         // runs without them takes part in its cluster: it would have a second life beside this one.
-        let own = match self.has_lost_files() && self.keeper().is_err() {
+        let own = match self.has_lost_files() && self.reconciler().is_err() {
             true if place.cluster == cluster => Vec::new(),
             true => return Err(EnterError::Already.into()),
             false => self.check_leaving_for(&cluster).await?,
@@ -210,18 +212,18 @@ impl Control {
     /// Lets nodes join with tokens of this node from now on.
     pub(in crate::control) fn let_nodes_join(
         self: &Rc<Control>,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         unix_now: impl Fn() -> u64 + Copy + 'static,
     ) {
-        // A weak reference: the links keep the closure, and the keeper keeps the links.
+        // A weak reference: the links keep the closure, and the reconciler keeps the links.
         let control = Rc::downgrade(self);
-        keeper.links().let_join(move |request| {
+        reconciler.links().let_join(move |request| {
             let control = control.upgrade();
             async move {
                 let admitted = async {
                     let control = control.ok_or(JoinRefusal::Stopping)?;
-                    let keeper = control.keeper()?;
-                    control.admit(&keeper, request, unix_now()).await
+                    let reconciler = control.reconciler()?;
+                    control.admit(&reconciler, request, unix_now()).await
                 };
                 admitted.await.map_err(|refusal| json(&refusal))
             }
@@ -230,7 +232,7 @@ impl Control {
 
     async fn admit(
         &self,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         request: JoinRequest,
         now: u64,
     ) -> Result<JoinAnswer, JoinRefusal> {
@@ -241,39 +243,39 @@ impl Control {
         OpenToken::redeem(&mut left, &request.secret, UnixSeconds(now)).map_err(|_| JoinRefusal::Token)?;
         let newcomer: Newcomer = serde_json::from_slice(&request.about).map_err(|_| JoinRefusal::Version)?;
         // The token remains valid, so that the node can join after its settings have been corrected.
-        match (newcomer.record, keeper.nodes_vote()) {
+        match (newcomer.record, reconciler.nodes_vote()) {
             (RecordPlace::Nodes, false) => return Err(JoinRefusal::RecordInEtcd),
             (RecordPlace::Etcd, true) => return Err(JoinRefusal::RecordInNodes),
             _ => {}
         }
         // Before the record changes: without its key this node cannot let anybody in.
-        let authority = self.authority(keeper)?;
+        let authority = self.authority(reconciler)?;
         // This node's volumes may not be in the record yet.
         let here = self.sole_names();
         merging::check_pools(&self.pool_ids(), &newcomer.has)?;
-        merging::check(keeper, &here, &newcomer.has)?;
+        merging::check(reconciler, &here, &newcomer.has)?;
         let open = self.tokens.replace(left);
         let own = open.into_iter().find(|token| token.digest.is_of(&request.secret));
         let mut taken = TakenToken::new(&self.tokens, own, &self.door);
-        merging::add_to_record(keeper, &here, &newcomer.has).await?;
-        let answer = Control::let_in(keeper, &authority, newcomer, &request).await?;
+        merging::add_to_record(reconciler, &here, &newcomer.has).await?;
+        let answer = Control::let_in(reconciler, &authority, newcomer, &request).await?;
         taken.token = None;
         Ok(answer)
     }
 
     /// Adds the node to the cluster, and signs its certificate. What the node has is in the record.
     async fn let_in(
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         authority: &ClusterAuthority,
         newcomer: Newcomer,
         request: &JoinRequest,
     ) -> Result<JoinAnswer> {
         let rules = newcomer.has.rules();
-        let record = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
+        let record = reconciler.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         // The founder's own entry has its portal group. It cannot be added after somebody else's.
-        keeper.until_known(&node_key(keeper.me())).await;
-        node_entry(keeper, keeper.me().0)?;
-        let next = keeper.get::<u16>(NEXT_NODE);
+        reconciler.until_known(&node_key(reconciler.me())).await;
+        node_entry(reconciler, reconciler.me().0)?;
+        let next = reconciler.get::<u16>(NEXT_NODE);
         // The first node has number 1.
         let number = next.as_ref().map_or(2, |(number, _)| *number);
         if NodeNumber::new(number.into()).is_none() {
@@ -281,7 +283,7 @@ impl Control {
             return Err(ControlError::Invalid { field: "node", reason });
         }
         // If another node joins at the same time, it changes the next number, and this one is not let in.
-        let portal_group = portal_group_in(&keeper.nodes(), &newcomer)
+        let portal_group = portal_group_in(&reconciler.nodes(), &newcomer)
             .ok_or(ControlError::Internal("fewer nodes than portal groups have used them up"))?;
         let entry = NodeEntry {
             id: number,
@@ -300,17 +302,17 @@ impl Control {
             start: 0,
         };
         let key = node_key(NodeId(number));
-        let transaction = Keeper::transaction()
+        let transaction = Reconciler::transaction()
             .expect(NEXT_NODE, next.map(|(_, revision)| revision))
             .expect(&key, None)
             .put(NEXT_NODE, json(&(number + 1)))
             .put(&key, json(&entry));
-        keeper.commit(transaction).await?;
+        reconciler.commit(transaction).await?;
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
-        keeper.change_members(MemberChange::Add(id), MEMBERS_DEADLINE).await?;
+        reconciler.change_members(MemberChange::Add(id), MEMBERS_DEADLINE).await?;
         let certificate = authority.sign(NodeId(number), request).map_err(EnterError::from)?;
-        let revision = keeper.acts_by().0;
-        let members = keeper.nodes().into_iter().map(|(node, _)| node).filter(|node| node.id != number);
+        let revision = reconciler.acts_by().0;
+        let members = reconciler.nodes().into_iter().map(|(node, _)| node).filter(|node| node.id != number);
         let members = members.map(|node| Member { node: node.id, addresses: node.addresses }).collect();
         tracing::info!(node = number, name = entry.name, "a node joined the cluster");
         Ok(JoinAnswer {

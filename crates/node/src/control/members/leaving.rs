@@ -12,7 +12,7 @@ use crate::copies::{
     CopyEntry, NodeEntry, StandingEntry, VolumeEntry, link_roles_key, maintenance_key, node_key,
 };
 use crate::data::VolumeId;
-use crate::member::{Keeper, json};
+use crate::member::{Reconciler, json};
 use crate::shard::Shard;
 
 /// How long to wait until a node's copies are out of sync; after that, this continues automatically.
@@ -42,11 +42,11 @@ impl Control {
     /// # Errors
     /// [`ControlError::OnlyInSync`]: a volume would not be served.
     pub async fn maintain_node(&self, number: u16, on: bool) -> Result<bool> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let node = NodeId(number);
-        node_entry(&keeper, number)?;
+        node_entry(&reconciler, number)?;
         let key = maintenance_key(node);
-        let revision = keeper.revision_of(&key);
+        let revision = reconciler.revision_of(&key);
         let in_sync = |entry: &VolumeEntry| {
             let all = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
             all.map(|copy| copy.node).collect::<Vec<_>>()
@@ -54,18 +54,18 @@ impl Control {
         if on {
             self.check_maintenance(number)?;
         }
-        let transaction = Keeper::transaction().expect(&key, revision);
+        let transaction = Reconciler::transaction().expect(&key, revision);
         match (on, revision) {
             (true, None) => {
                 let began = (Shard::current().config().unix_now)();
-                keeper.commit(transaction.put(&key, json(&began))).await?;
+                reconciler.commit(transaction.put(&key, json(&began))).await?;
             }
-            (false, Some(_)) => keeper.commit(transaction.delete(&key)).await?,
+            (false, Some(_)) => reconciler.commit(transaction.delete(&key)).await?,
             _ => {}
         }
         let is_out = |entry: &VolumeEntry| entry.sole || !in_sync(entry).contains(&number);
-        let out = || keeper.volumes().iter().all(|volume| is_out(&volume.entry));
-        Ok(!on || keeper.until(OUT_DEADLINE, out).await)
+        let out = || reconciler.volumes().iter().all(|volume| is_out(&volume.entry));
+        Ok(!on || reconciler.until(OUT_DEADLINE, out).await)
     }
 
     /// Checks whether a node could begin maintenance now; returns the volumes with a copy in sync there.
@@ -76,14 +76,15 @@ impl Control {
     /// # Errors
     /// As [`Control::maintain_node`].
     pub fn check_maintenance(&self, number: u16) -> Result<Vec<(String, usize)>> {
-        let keeper = self.keeper()?;
-        node_entry(&keeper, number)?;
+        let reconciler = self.reconciler()?;
+        node_entry(&reconciler, number)?;
         let mut left = Vec::new();
-        for VolumeEntry { name, copies, sole, .. } in keeper.volumes().into_iter().map(|volume| volume.entry)
+        for VolumeEntry { name, copies, sole, .. } in
+            reconciler.volumes().into_iter().map(|volume| volume.entry)
         {
             let in_sync = || copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
             let stays =
-                |copy: &&CopyEntry| copy.node != number && !keeper.is_in_maintenance(NodeId(copy.node));
+                |copy: &&CopyEntry| copy.node != number && !reconciler.is_in_maintenance(NodeId(copy.node));
             if !in_sync().any(|copy| copy.node == number) {
                 continue;
             }
@@ -100,24 +101,24 @@ impl Control {
     /// # Errors
     /// The node does not exist, has copies, or is the one that executes this.
     pub async fn remove_node(&self, number: u16) -> Result<()> {
-        let keeper = self.keeper()?;
+        let reconciler = self.reconciler()?;
         let key = node_key(NodeId(number));
         // Read before the checks, so that a change in between is detected.
-        let revision = keeper.revision_of(&key);
+        let revision = reconciler.revision_of(&key);
         // The volumes are added to the record again when the node is back, as a new one or because it was not
         // removed after all, or when another node has its pools.
         for (id, _) in self.check_removal(number).await?.sole {
-            forget_sole(&keeper, id).await?;
+            forget_sole(&reconciler, id).await?;
         }
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
-        keeper.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
-        let mut transaction = Keeper::transaction().expect(&key, revision).delete(&key);
+        reconciler.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
+        let mut transaction = Reconciler::transaction().expect(&key, revision).delete(&key);
         for noted in [maintenance_key(NodeId(number)), link_roles_key(NodeId(number))] {
-            if let Some(revision) = keeper.revision_of(&noted) {
+            if let Some(revision) = reconciler.revision_of(&noted) {
                 transaction = transaction.expect(&noted, Some(revision)).delete(&noted);
             }
         }
-        Ok(keeper.commit(transaction).await?)
+        Ok(reconciler.commit(transaction).await?)
     }
 
     /// Checks whether a node could be removed from the cluster now; returns what would go with it.
@@ -125,9 +126,9 @@ impl Control {
     /// # Errors
     /// As [`Control::remove_node`], except those of the record.
     pub async fn check_removal(&self, number: u16) -> Result<Removal> {
-        let keeper = self.keeper()?;
-        let NodeEntry { name, authority, .. } = node_entry(&keeper, number)?;
-        if NodeId(number) == keeper.me() {
+        let reconciler = self.reconciler()?;
+        let NodeEntry { name, authority, .. } = node_entry(&reconciler, number)?;
+        if NodeId(number) == reconciler.me() {
             return Err(ControlError::Invalid {
                 field: "node",
                 reason: "a node cannot remove itself: run the command on another node",
@@ -136,9 +137,9 @@ impl Control {
         let has_copy = |entry: &VolumeEntry| entry.copies.iter().any(|copy| copy.node == number);
         // A node that is down cannot move its volumes elsewhere. They are served again when it has joined
         // again.
-        let may_go = |entry: &VolumeEntry| entry.sole && !keeper.hears(NodeId(number));
+        let may_go = |entry: &VolumeEntry| entry.sole && !reconciler.hears(NodeId(number));
         let mut sole = Vec::new();
-        for entry in keeper.volumes().into_iter().map(|volume| volume.entry).filter(has_copy) {
+        for entry in reconciler.volumes().into_iter().map(|volume| volume.entry).filter(has_copy) {
             match may_go(&entry) {
                 true => sole.extend(VolumeId::parse(&entry.id).map(|id| (id, entry.name))),
                 false => return Err(ControlError::NodeHasCopies { node: number, volume: entry.name }),
@@ -146,11 +147,11 @@ impl Control {
         }
         let voters = self.nodes().await?.into_iter().filter(|node| node.votes);
         let voters: Vec<(u16, bool)> = voters.map(|node| (node.entry.id, node.can_vote())).collect();
-        if keeper.nodes_vote() && !decides_without(number, &voters) {
+        if reconciler.nodes_vote() && !decides_without(number, &voters) {
             return Err(ControlError::NodeNeeded(number));
         }
         let votes = voters.iter().any(|(id, _)| *id == number);
-        let is_elsewhere = || keeper.nodes().iter().any(|(node, _)| node.id != number && node.authority);
+        let is_elsewhere = || reconciler.nodes().iter().any(|(node, _)| node.id != number && node.authority);
         let has_only_authority = authority && !is_elsewhere();
         Ok(Removal {
             name,

@@ -30,7 +30,7 @@ use crate::attach::access::{HostGroup, HostName, LunMap, Target, TargetName};
 use crate::attach::port_numbers::NodeNumber;
 use crate::copies::{VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
-use crate::member::{ClusterError, Keeper};
+use crate::member::{ClusterError, Reconciler};
 use crate::record::{Change, set};
 
 /// How many entries one transaction adds, as when a cluster is created.
@@ -216,25 +216,25 @@ impl Control {
 /// # Errors
 /// As [`check`]; the record did not take the change.
 pub(super) async fn add_to_record(
-    keeper: &Keeper,
+    reconciler: &Reconciler,
     here: &BTreeMap<String, String>,
     has: &Belongings,
 ) -> Result<(), JoinRefusal> {
     let until = rt::now() + MERGED_WITHIN;
     loop {
-        let mut changes = check(keeper, here, has)?;
+        let mut changes = check(reconciler, here, has)?;
         if changes.is_empty() {
             return Ok(());
         }
         changes.truncate(MERGED_AT_ONCE);
-        let transaction = changes.iter().fold(Keeper::transaction(), |transaction, (key, value)| {
-            let transaction = transaction.expect(key, keeper.revision_of(key));
+        let transaction = changes.iter().fold(Reconciler::transaction(), |transaction, (key, value)| {
+            let transaction = transaction.expect(key, reconciler.revision_of(key));
             match value {
                 Some(value) => transaction.put(key, value.get()),
                 None => transaction,
             }
         });
-        match keeper.commit(transaction).await {
+        match reconciler.commit(transaction).await {
             Ok(()) => {}
             Err(ClusterError::Conflict(_)) if rt::now() < until => rt::sleep(MERGE_AGAIN).await,
             Err(error) => return Err(ControlError::from(error).into()),
@@ -259,31 +259,31 @@ pub(super) fn check_pools(here: &BTreeMap<String, String>, has: &Belongings) -> 
 /// # Errors
 /// [`JoinRefusal::Collides`]. The cluster has an entry that this version cannot read.
 pub(super) fn check(
-    keeper: &Keeper,
+    reconciler: &Reconciler,
     here: &BTreeMap<String, String>,
     has: &Belongings,
 ) -> Result<Vec<Change>, JoinRefusal> {
     let keys = has.access.hosts.iter().map(host_key).chain(has.access.targets.iter().map(target_key));
     for key in keys {
-        keeper.check_entry(&key).map_err(ControlError::from)?;
+        reconciler.check_entry(&key).map_err(ControlError::from)?;
     }
-    let ours = KnownAccess { targets: keeper.list(TARGETS), hosts: keeper.list(HOSTS) };
+    let ours = KnownAccess { targets: reconciler.list(TARGETS), hosts: reconciler.list(HOSTS) };
     let (KnownAccess { targets, hosts }, mut collisions) = merged(&ours, &has.access);
     let is_taken = |name: &str, id: &str| {
-        let recorded = keeper.get::<String>(&volume_name_key(name)).map(|(known, _)| known);
+        let recorded = reconciler.get::<String>(&volume_name_key(name)).map(|(known, _)| known);
         recorded.as_ref().or(here.get(name)).is_some_and(|known| known != id)
     };
     let taken = has.volumes.iter().filter(|(name, id)| is_taken(name, id));
     collisions.extend(taken.map(|(name, _)| Collision::Volume { name: name.clone() }));
-    let entry_of = |volume: VolumeId| Some(keeper.get::<VolumeEntry>(&volume_key(volume))?.0);
-    collisions.extend(elsewhere(has.ids(), entry_of, |node| keeper.hears(node)));
+    let entry_of = |volume: VolumeId| Some(reconciler.get::<VolumeEntry>(&volume_key(volume))?.0);
+    collisions.extend(elsewhere(has.ids(), entry_of, |node| reconciler.hears(node)));
     let own: BTreeSet<&str> = has.ids().collect();
     let is_own = |volume: VolumeId| {
-        let entry = keeper.get::<VolumeEntry>(&volume_key(volume));
-        let may_be = entry.is_some_and(|(entry, _)| has_left(&entry, |node| keeper.hears(node)));
+        let entry = reconciler.get::<VolumeEntry>(&volume_key(volume));
+        let may_be = entry.is_some_and(|(entry, _)| has_left(&entry, |node| reconciler.hears(node)));
         may_be && own.contains(&*volume.to_string())
     };
-    let is_foreign = |volume: VolumeId| keeper.has(volume) && !is_own(volume);
+    let is_foreign = |volume: VolumeId| reconciler.has(volume) && !is_own(volume);
     collisions.extend(foreign_maps(&ours.targets, &targets, is_foreign));
     collisions.extend(common_ports(&ours.targets, &targets));
     collisions.extend(has.addresses.iter().map(|address| Collision::FloatingIp { address: *address }));

@@ -9,7 +9,7 @@ use cluster::{Candidate, MemberChange, voters_for};
 
 use super::super::{Control, ControlError, Result};
 use super::{ETCD_VOTES, MEMBERS_DEADLINE, PREFERRED, node_entry};
-use crate::member::{ClusterError, Keeper, json};
+use crate::member::{ClusterError, Reconciler, json};
 
 /// How often the leader of the record checks whether the right nodes vote.
 const VOTERS_EVERY: Duration = Duration::from_secs(2);
@@ -20,18 +20,18 @@ impl Control {
     /// # Errors
     /// The node does not exist, or is a witness.
     pub async fn prefer_node(&self, node: Option<u16>) -> Result<()> {
-        let keeper = self.keeper()?;
-        if node.is_some() && !keeper.nodes_vote() {
+        let reconciler = self.reconciler()?;
+        if node.is_some() && !reconciler.nodes_vote() {
             return Err(ControlError::RecordInEtcd {
                 what: "no preferred node is needed",
                 instead: ETCD_VOTES,
             });
         }
-        let revision = keeper.revision_of(PREFERRED);
-        let transaction = Keeper::transaction().expect(PREFERRED, revision);
+        let revision = reconciler.revision_of(PREFERRED);
+        let transaction = Reconciler::transaction().expect(PREFERRED, revision);
         let transaction = match node {
             Some(number) => {
-                let entry = node_entry(&keeper, number)?;
+                let entry = node_entry(&reconciler, number)?;
                 if entry.witness {
                     return Err(ControlError::Invalid {
                         field: "node",
@@ -43,30 +43,30 @@ impl Control {
             None if revision.is_none() => return Ok(()),
             None => transaction.delete(PREFERRED),
         };
-        Ok(keeper.commit(transaction).await?)
+        Ok(reconciler.commit(transaction).await?)
     }
 
     /// Adjusts the set of voters whenever this node leads the record.
-    pub(in crate::control) async fn keep_voters(self: Rc<Control>, keeper: Rc<Keeper>) {
-        while !keeper.is_stopping() {
+    pub(in crate::control) async fn keep_voters(self: Rc<Control>, reconciler: Rc<Reconciler>) {
+        while !reconciler.is_stopping() {
             rt::sleep(VOTERS_EVERY).await;
-            if let Err(error) = self.correct_voters(&keeper).await {
+            if let Err(error) = self.correct_voters(&reconciler).await {
                 tracing::debug!(%error, "the voters of the cluster's record could not be changed");
             }
         }
     }
 
-    async fn correct_voters(&self, keeper: &Keeper) -> Result<()> {
-        let status = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
+    async fn correct_voters(&self, reconciler: &Reconciler) -> Result<()> {
+        let status = reconciler.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         if status.forgotten {
-            self.note_forgotten_record(keeper).await;
+            self.note_forgotten_record(reconciler).await;
             return Ok(());
         }
-        if status.leader != Some(u64::from(keeper.me().0)) {
+        if status.leader != Some(u64::from(reconciler.me().0)) {
             return Ok(());
         }
         let follows: BTreeSet<u64> = status.voters.iter().chain(&status.learners).copied().collect();
-        let candidates: Vec<Candidate> = keeper
+        let candidates: Vec<Candidate> = reconciler
             .nodes()
             .iter()
             // A node that has never started cannot vote.
@@ -79,14 +79,14 @@ impl Control {
                 Some(Candidate { node: cluster::NodeId::new(node.id)?, witness: node.witness, votes })
             })
             .collect();
-        let wanted: BTreeSet<u64> = wanted_voters(keeper, &candidates);
+        let wanted: BTreeSet<u64> = wanted_voters(reconciler, &candidates);
         let now: BTreeSet<u64> = status.voters.iter().copied().collect();
         let id = |number: &u64| u16::try_from(*number).ok().and_then(cluster::NodeId::new);
         // Promote before demoting, so that the set of voters is never empty.
         let promote = wanted.difference(&now).find_map(id).map(MemberChange::Promote);
         let demote = now.difference(&wanted).find_map(id).map(MemberChange::Demote);
         match promote.or(demote) {
-            Some(change) => Ok(keeper.change_members(change, MEMBERS_DEADLINE).await?),
+            Some(change) => Ok(reconciler.change_members(change, MEMBERS_DEADLINE).await?),
             None => Ok(()),
         }
     }
@@ -96,9 +96,9 @@ impl Control {
 ///
 /// Of two nodes without a witness only one does: if both did, both would have to be up, and neither could be
 /// lost.
-fn wanted_voters(keeper: &Keeper, candidates: &[Candidate]) -> BTreeSet<u64> {
+fn wanted_voters(reconciler: &Reconciler, candidates: &[Candidate]) -> BTreeSet<u64> {
     let hosts: Vec<&Candidate> = candidates.iter().filter(|node| !node.witness).collect();
-    let preferred = keeper.get::<u16>(PREFERRED).map(|(node, _)| node);
+    let preferred = reconciler.get::<u16>(PREFERRED).map(|(node, _)| node);
     let voters: BTreeSet<cluster::NodeId> = match (hosts.len(), candidates.len()) {
         (2, 2) => {
             let named = hosts.iter().find(|node| Some(node.node.get()) == preferred);

@@ -17,7 +17,7 @@ use crate::copies::{
     VerificationProgress, Verified, VolumeEntry, differing_key, node_key, verification_key,
 };
 use crate::data::VolumeId;
-use crate::member::{ClusterError, Keeper, json};
+use crate::member::{ClusterError, Reconciler, json};
 use crate::shard::Shard;
 
 /// The key of the turn: which node compares by schedule. There is one turn in the cluster.
@@ -57,61 +57,62 @@ pub(super) struct Scheduled {
 
 impl Control {
     /// Verifies volumes when they are due, until the node stops.
-    pub(in crate::control) async fn verify_by_schedule(self: Rc<Control>, keeper: Rc<Keeper>) {
-        while !keeper.until(LOOK_EVERY, || keeper.is_stopping()).await {
-            self.give_turn_back(&keeper).await;
-            if let Some(id) = self.due_volume(&keeper).await {
-                self.verify_in_turn(&keeper, id).await;
+    pub(in crate::control) async fn verify_by_schedule(self: Rc<Control>, reconciler: Rc<Reconciler>) {
+        while !reconciler.until(LOOK_EVERY, || reconciler.is_stopping()).await {
+            self.give_turn_back(&reconciler).await;
+            if let Some(id) = self.due_volume(&reconciler).await {
+                self.verify_in_turn(&reconciler, id).await;
             }
         }
     }
 
     /// The volume that is due, if this node can compare it and no other node is comparing.
-    async fn due_volume(&self, keeper: &Rc<Keeper>) -> Option<VolumeId> {
-        let every = keeper.verify_every()?;
-        if is_taken(keeper) {
+    async fn due_volume(&self, reconciler: &Rc<Reconciler>) -> Option<VolumeId> {
+        let every = reconciler.verify_every()?;
+        if is_taken(reconciler) {
             return None;
         }
         let mut candidates = Vec::new();
-        keeper.for_each_entry(|entry| candidates.extend(self.candidate(keeper, &entry))).await;
+        reconciler.for_each_entry(|entry| candidates.extend(self.candidate(reconciler, &entry))).await;
         next((Shard::current().config().unix_now)(), every, &candidates)
     }
 
-    fn candidate(&self, keeper: &Keeper, entry: &VolumeEntry) -> Option<Candidate> {
+    fn candidate(&self, reconciler: &Reconciler, entry: &VolumeEntry) -> Option<Candidate> {
         let id = VolumeId::parse(&entry.id)?;
         if self.verifications.of.borrow().get(&id).is_some_and(|verifying| verifying.is_running()) {
             return None;
         }
         let (_, info) = self.current_of(self.copies_of(id))?;
-        if !is_fit(keeper, entry, info.kind) {
+        if !is_fit(reconciler, entry, info.kind) {
             return None;
         }
-        Some(Candidate { id, created: info.created, entry: keeper.verification(id) })
+        Some(Candidate { id, created: info.created, entry: reconciler.verification(id) })
     }
 
     /// Takes the turn, compares, and releases the turn.
-    async fn verify_in_turn(self: &Rc<Control>, keeper: &Rc<Keeper>, id: VolumeId) {
-        let turn = Turn { node: keeper.me().0, life: keeper.incarnation().0, volume: id.to_string() };
-        let taken = Keeper::transaction().expect(TURN, keeper.revision_of(TURN)).put(TURN, json(&turn));
-        if let Err(error) = keeper.commit(taken).await {
+    async fn verify_in_turn(self: &Rc<Control>, reconciler: &Rc<Reconciler>, id: VolumeId) {
+        let turn = Turn { node: reconciler.me().0, life: reconciler.incarnation().0, volume: id.to_string() };
+        let taken =
+            Reconciler::transaction().expect(TURN, reconciler.revision_of(TURN)).put(TURN, json(&turn));
+        if let Err(error) = reconciler.commit(taken).await {
             return tracing::debug!(%error, "another node is verifying copies, or the record does not respond");
         }
-        let mine = keeper.get::<Turn>(TURN).filter(|(found, _)| *found == turn);
+        let mine = reconciler.get::<Turn>(TURN).filter(|(found, _)| *found == turn);
         if let Some((_, revision)) = mine {
-            match self.begin_by_schedule(keeper, id, revision) {
-                Ok(verifying) => Rc::clone(self).verify(Rc::clone(keeper), id, verifying).await,
+            match self.begin_by_schedule(reconciler, id, revision) {
+                Ok(verifying) => Rc::clone(self).verify(Rc::clone(reconciler), id, verifying).await,
                 Err(error) => tracing::debug!(%error, "copies due for verification could not be compared"),
             }
         }
-        self.give_turn_back(keeper).await;
+        self.give_turn_back(reconciler).await;
     }
 
     /// Releases the turn if this node has it. The caller has no verification by schedule running.
-    async fn give_turn_back(&self, keeper: &Keeper) {
-        let Some((turn, revision)) = keeper.get::<Turn>(TURN) else { return };
-        if NodeId(turn.node) == keeper.me() && turn.life == keeper.incarnation().0 {
-            let back = Keeper::transaction().expect(TURN, Some(revision)).delete(TURN);
-            if let Err(error) = keeper.commit(back).await {
+    async fn give_turn_back(&self, reconciler: &Reconciler) {
+        let Some((turn, revision)) = reconciler.get::<Turn>(TURN) else { return };
+        if NodeId(turn.node) == reconciler.me() && turn.life == reconciler.incarnation().0 {
+            let back = Reconciler::transaction().expect(TURN, Some(revision)).delete(TURN);
+            if let Err(error) = reconciler.commit(back).await {
                 tracing::debug!(%error, "the turn to verify copies was not released; retrying");
             }
         }
@@ -119,7 +120,7 @@ impl Control {
 
     fn begin_by_schedule(
         &self,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         id: VolumeId,
         turn: cluster::Revision,
     ) -> Result<Rc<Verifying>> {
@@ -127,7 +128,7 @@ impl Control {
         let volume = self.volume(&id.to_string())?;
         // Progress on a volume of another size does not count.
         let progress =
-            keeper.verification(id).progress.filter(|progress| progress.size == volume.info.capacity.0);
+            reconciler.verification(id).progress.filter(|progress| progress.size == volume.info.capacity.0);
         let scheduled = Scheduled {
             kind: volume.info.kind,
             from: progress.as_ref().map_or(0, |progress| progress.done),
@@ -137,7 +138,7 @@ impl Control {
             is_asked_for: Cell::new(false),
             is_interrupted: Cell::new(false),
         };
-        let verifying = self.new_verification(keeper, volume, Some(scheduled))?;
+        let verifying = self.new_verification(reconciler, volume, Some(scheduled))?;
         if let Some(progress) = progress {
             let mut found = verifying.found.borrow_mut();
             (found.done, found.different, found.unchecked) =
@@ -151,7 +152,7 @@ impl Control {
     /// verification may continue.
     pub(super) async fn may_continue(
         &self,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         id: VolumeId,
         verifying: &Verifying,
         (took, bytes): (Duration, u64),
@@ -162,11 +163,12 @@ impl Control {
             return true;
         };
         rt::sleep(if scheduled.is_asked_for.get() { took } else { pause(took, bytes) }).await;
-        let is_wanted = scheduled.is_asked_for.get() || keeper.verify_every().is_some();
-        let is_fit = keeper.volume(id).is_some_and(|volume| is_fit(keeper, &volume.entry, scheduled.kind));
-        let mut continues = is_wanted && is_fit && !keeper.is_stopping();
+        let is_wanted = scheduled.is_asked_for.get() || reconciler.verify_every().is_some();
+        let is_fit =
+            reconciler.volume(id).is_some_and(|volume| is_fit(reconciler, &volume.entry, scheduled.kind));
+        let mut continues = is_wanted && is_fit && !reconciler.is_stopping();
         if !continues || rt::now().since(scheduled.saved_at.get()) >= SAVE_EVERY {
-            continues &= self.save_progress(keeper, id, verifying, scheduled).await;
+            continues &= self.save_progress(reconciler, id, verifying, scheduled).await;
         }
         scheduled.is_interrupted.set(!continues);
         continues
@@ -175,7 +177,7 @@ impl Control {
     /// Saves the progress; `false` if another node has the turn, or it is not known which one has.
     async fn save_progress(
         &self,
-        keeper: &Rc<Keeper>,
+        reconciler: &Rc<Reconciler>,
         id: VolumeId,
         verifying: &Verifying,
         scheduled: &Scheduled,
@@ -190,38 +192,41 @@ impl Control {
             nodes: found.nodes,
         };
         scheduled.saved_at.set(rt::now());
-        let entry = VerificationEntry { progress: Some(progress), ..keeper.verification(id) };
-        let transaction = note(keeper, id, &entry, &verifying.differing()).expect(TURN, Some(scheduled.turn));
-        keeper.has(id) && keeper.commit(transaction).await.is_ok()
+        let entry = VerificationEntry { progress: Some(progress), ..reconciler.verification(id) };
+        let transaction =
+            note(reconciler, id, &entry, &verifying.differing()).expect(TURN, Some(scheduled.turn));
+        reconciler.has(id) && reconciler.commit(transaction).await.is_ok()
     }
 
     /// Stores the result in the cluster's record: what differs, and when it ended, if everything was compared
     /// or the schedule had started it.
-    pub(super) async fn remember(&self, keeper: &Rc<Keeper>, id: VolumeId, verifying: &Verifying) {
+    pub(super) async fn remember(&self, reconciler: &Rc<Reconciler>, id: VolumeId, verifying: &Verifying) {
         let found = verifying.shown();
         let is_done = found.state == VerificationState::Done && found.unchecked == 0;
         // One that was stopped does not start again at once.
         let counts = is_done || verifying.scheduled.is_some();
         let last = counts.then(|| Verified {
             at: (Shard::current().config().unix_now)(),
-            node: keeper.me().0,
+            node: reconciler.me().0,
             stopped: found.state == VerificationState::Stopped,
             different: found.different,
             unchecked: found.unchecked,
         });
         for _ in 0..NOTE_TRIES_MAX {
-            if !keeper.has(id) {
+            if !reconciler.has(id) {
                 return;
             }
-            let before = keeper.revision_of(&verification_key(id));
+            let before = reconciler.revision_of(&verification_key(id));
             let entry = match &last {
                 Some(last) => VerificationEntry { last: Some(last.clone()), progress: None },
-                None => keeper.verification(id),
+                None => reconciler.verification(id),
             };
-            match keeper.commit(note(keeper, id, &entry, &verifying.differing())).await {
+            match reconciler.commit(note(reconciler, id, &entry, &verifying.differing())).await {
                 Ok(()) => return verifying.is_remembered.set(true),
                 Err(ClusterError::Conflict(_)) => {
-                    keeper.until(LOOK_EVERY, || keeper.revision_of(&verification_key(id)) != before).await;
+                    reconciler
+                        .until(LOOK_EVERY, || reconciler.revision_of(&verification_key(id)) != before)
+                        .await;
                 }
                 Err(error) => {
                     return tracing::warn!(volume = %id, %error, "the result of a verify run could not be written to the record");
@@ -232,9 +237,10 @@ impl Control {
 
     /// The differences that the record remembers, by volume. A volume with only one copy left has none.
     pub(super) fn remembered_to_differ(&self) -> BTreeMap<VolumeId, DifferingEntry> {
-        let Ok(keeper) = self.keeper() else { return BTreeMap::new() };
-        let found = keeper.list::<DifferingEntry>(DIFFERING).into_iter();
-        let several = |id: VolumeId| keeper.volume(id).is_some_and(|volume| volume.entry.copies.len() > 1);
+        let Ok(reconciler) = self.reconciler() else { return BTreeMap::new() };
+        let found = reconciler.list::<DifferingEntry>(DIFFERING).into_iter();
+        let several =
+            |id: VolumeId| reconciler.volume(id).is_some_and(|volume| volume.entry.copies.len() > 1);
         let known = found.filter_map(|entry| Some((VolumeId::parse(&entry.id)?, entry)));
         known.filter(|(id, _)| several(*id)).collect()
     }
@@ -243,14 +249,14 @@ impl Control {
     ///
     /// Only one node of the cluster reports each: the first node that is up and has a copy.
     pub(in crate::control) fn differing_copies(&self) -> Vec<Fault> {
-        let Ok(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(reconciler) = self.reconciler() else { return Vec::new() };
         let fault = |(id, differing): (VolumeId, DifferingEntry)| {
-            let entry = keeper.volume(id)?.entry;
+            let entry = reconciler.volume(id)?.entry;
             let nodes = entry.copies.iter().map(|copy| NodeId(copy.node));
-            let first = nodes.filter(|node| keeper.hears(*node)).min();
+            let first = nodes.filter(|node| reconciler.hears(*node)).min();
             let DifferingEntry { bytes, nodes, .. } = differing;
             let kind = FaultKind::CopiesMismatch { id: id.to_string(), volume: entry.name, bytes, nodes };
-            (first == Some(keeper.me())).then(|| kind.into())
+            (first == Some(reconciler.me())).then(|| kind.into())
         };
         self.remembered_to_differ().into_iter().filter_map(fault).collect()
     }
@@ -264,7 +270,7 @@ impl Control {
             let reason = "the shortest interval is one hour";
             return Err(ControlError::Invalid { field: "seconds", reason });
         }
-        Ok(self.keeper()?.set_verify_every(every).await?)
+        Ok(self.reconciler()?.set_verify_every(every).await?)
     }
 
     /// How often volumes are verified by schedule; `None` for never.
@@ -272,20 +278,20 @@ impl Control {
     /// # Errors
     /// [`ControlError::ClusterFailed`].
     pub fn verify_every(&self) -> Result<Option<Duration>> {
-        Ok(self.keeper()?.verify_every())
+        Ok(self.reconciler()?.verify_every())
     }
 }
 
 /// The transaction that stores the state of a volume's verification and what is known to differ.
 fn note(
-    keeper: &Keeper,
+    reconciler: &Reconciler,
     id: VolumeId,
     entry: &VerificationEntry,
     differing: &Differing,
 ) -> cluster::Transaction {
     let (key, differs) = (verification_key(id), differing_key(id));
-    let (revision, known) = (keeper.revision_of(&key), keeper.revision_of(&differs));
-    let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(entry));
+    let (revision, known) = (reconciler.revision_of(&key), reconciler.revision_of(&differs));
+    let transaction = Reconciler::transaction().expect(&key, revision).put(&key, json(entry));
     let transaction = transaction.expect(&differs, known);
     match (differing.bytes, known) {
         (0, None) => transaction,
@@ -298,22 +304,22 @@ fn note(
 }
 
 /// Whether another node that may be working has the turn.
-fn is_taken(keeper: &Keeper) -> bool {
-    let Some((turn, _)) = keeper.get::<Turn>(TURN) else { return false };
+fn is_taken(reconciler: &Reconciler) -> bool {
+    let Some((turn, _)) = reconciler.get::<Turn>(TURN) else { return false };
     let node = NodeId(turn.node);
-    let known = keeper.get::<NodeEntry>(&node_key(node));
+    let known = reconciler.get::<NodeEntry>(&node_key(node));
     let is_that_life = known.is_some_and(|(entry, _)| entry.incarnation == turn.life);
     // This node has released its own turn.
-    node != keeper.me() && is_that_life && keeper.hears(node)
+    node != reconciler.me() && is_that_life && reconciler.hears(node)
 }
 
 /// Whether this node can verify a volume: all copies are in sync, and none is being removed.
 ///
 /// A single copy is verified only if each of its blocks has a checksum.
-fn is_fit(keeper: &Keeper, entry: &VolumeEntry, kind: VolumeKind) -> bool {
+fn is_fit(reconciler: &Reconciler, entry: &VolumeEntry, kind: VolumeKind) -> bool {
     let in_sync = |copy: &CopyEntry| copy.standing == StandingEntry::InSync && copy.leaves.is_none();
     (entry.copies.len() > 1 || kind == VolumeKind::Log)
         && entry.copies.iter().all(in_sync)
-        && entry.copy_on(keeper.me()).is_some()
-        && keeper.fork_of(entry).is_none()
+        && entry.copy_on(reconciler.me()).is_some()
+        && reconciler.fork_of(entry).is_none()
 }

@@ -122,7 +122,7 @@ impl Control {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
             }
             let (pool, before) = control.volume_to_change(&before)?;
-            if before.is_sole() && !control.keeper()?.has(before.id) {
+            if before.is_sole() && !control.reconciler()?.has(before.id) {
                 // Its name was taken in the record, which gets it soon.
                 changing.waits_for(WaitsFor::Disks(pool.paths()));
                 pool.rename_volume(before.id, new_name.as_str()).await?;
@@ -177,7 +177,7 @@ impl Control {
         if let Some(new_name) = new_name.filter(|new_name| *new_name != info.name) {
             let new_name: VolumeName = new_name.parse()?;
             let key = volume_name_key(new_name.as_str());
-            let in_record = self.keeper().is_ok_and(|keeper| keeper.revision_of(&key).is_some());
+            let in_record = self.reconciler().is_ok_and(|reconciler| reconciler.revision_of(&key).is_some());
             if in_record || self.volume_named(new_name.as_str()).is_ok() {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
             }

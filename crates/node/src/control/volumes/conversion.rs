@@ -155,9 +155,9 @@ impl Control {
             // Each node holds the volume for its own part.
             drop((volume, pool));
             changing.waits_for(WaitsFor::ClusterRecord);
-            let keeper = control.keeper()?;
+            let reconciler = control.reconciler()?;
             let entry = control
-                .change_entry(&keeper, before.id, None, |entry| {
+                .change_entry(&reconciler, before.id, None, |entry| {
                     check_kind(entry.shape.kind, kind, entry.space.into())?;
                     let mut next = VolumeEntry::clone(entry);
                     next.shape.kind = kind;
@@ -208,7 +208,7 @@ impl Control {
 
     /// The kind that a volume has, or is being converted to.
     fn wanted_kind(&self, info: &VolumeInfo) -> VolumeKind {
-        let entry = self.keeper().ok().and_then(|keeper| keeper.volume(info.id));
+        let entry = self.reconciler().ok().and_then(|reconciler| reconciler.volume(info.id));
         entry.map_or(info.converting.unwrap_or(info.kind), |volume| volume.entry.shape.kind)
     }
 
@@ -442,7 +442,7 @@ impl Control {
             let len = info.stripe.slice_len(slice, info.capacity).0;
             let mut left = len;
             loop {
-                if self.keeper().is_ok_and(|keeper| keeper.is_stopping()) {
+                if self.reconciler().is_ok_and(|reconciler| reconciler.is_stopping()) {
                     return Err("this node is stopping".into());
                 }
                 let began = rt::now();

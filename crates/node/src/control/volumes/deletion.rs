@@ -26,7 +26,7 @@ impl Control {
             changing.concerns(volume.id);
             let _volume = changing.hold(Thing::volume_in(volume.id, pool)).await?;
             let (pool, volume) = control.volume_to_change(&volume)?;
-            control.keeper()?.check_entry(&volume_key(volume.id))?;
+            control.reconciler()?.check_entry(&volume_key(volume.id))?;
             control.unmap_volume(&changing, volume.id, &volume.name, force).await?;
             if control.is_recorded(volume.id).await? {
                 // Each node holds the volume for its own part.
@@ -56,10 +56,11 @@ impl Control {
     /// # Errors
     /// [`ControlError::NotFound`]; [`ControlError::ElsewhereOnly`]: a node with a copy is there.
     pub fn unreachable_volume(&self, name: &str) -> Result<(VolumeId, VolumeEntry)> {
-        let keeper = self.keeper()?;
-        let (id, entry) = keeper.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))?;
+        let reconciler = self.reconciler()?;
+        let (id, entry) =
+            reconciler.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))?;
         let is_there =
-            |copy: &&CopyEntry| NodeId(copy.node) != keeper.me() && keeper.hears(NodeId(copy.node));
+            |copy: &&CopyEntry| NodeId(copy.node) != reconciler.me() && reconciler.hears(NodeId(copy.node));
         let there = entry.copies.iter().find(is_there).map(|copy| copy.node);
         match there {
             Some(node) => Err(ControlError::ElsewhereOnly { volume: entry.name, node }),
@@ -79,7 +80,7 @@ impl Control {
             let volume = changing.hold([Thing::Volume(id)]).await?;
             // A node may have returned meanwhile.
             let (_, entry) = control.unreachable_volume(&id.to_string())?;
-            control.keeper()?.check_entry(&volume_key(id))?;
+            control.reconciler()?.check_entry(&volume_key(id))?;
             control.unmap_volume(&changing, id, &entry.name, force).await?;
             drop(volume);
             control.delete_replicated(&changing, id, &entry.name).await

@@ -67,10 +67,11 @@ impl Control {
         open_on_all_cores(openings).await;
         drop(layouts);
         let mut volumes: BTreeSet<VolumeId> = pool.volumes().iter().map(|volume| volume.id).collect();
-        if let Ok(keeper) = self.keeper() {
-            keeper.bring_back(&volumes).await;
-            // The keeper ends the wait for the others. A sole copy is served while it waits for the record.
-            let is_to_come = |id: VolumeId| keeper.is_aside(id) || keeper.is_being_opened(id);
+        if let Ok(reconciler) = self.reconciler() {
+            reconciler.bring_back(&volumes).await;
+            // The reconciler ends the wait for the others. A sole copy is served while it waits for the
+            // record.
+            let is_to_come = |id: VolumeId| reconciler.is_aside(id) || reconciler.is_being_opened(id);
             volumes.retain(|id| served.contains(id) || !is_to_come(*id));
         }
         self.stop_expecting(volumes).await;

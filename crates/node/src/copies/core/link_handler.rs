@@ -1,5 +1,5 @@
-//! How a core handles links to other nodes: the keeper handles control links, the core's slices replication
-//! links.
+//! How a core handles links to other nodes: the reconciler handles control links, the core's slices
+//! replication links.
 
 use std::rc::Rc;
 
@@ -21,8 +21,8 @@ impl Handler for LinkHandler {
         let copies = Copies::current();
         match role {
             Role::Control => {
-                if let Some(keeper) = copies.keeper() {
-                    keeper.link_up(link);
+                if let Some(reconciler) = copies.reconciler() {
+                    reconciler.link_up(link);
                 }
             }
             Role::Replication => {
@@ -36,7 +36,7 @@ impl Handler for LinkHandler {
     fn down(&self, LinkName { peer, role, number }: LinkName) {
         let copies = Copies::current();
         let link = match role {
-            Role::Control => copies.keeper().and_then(|keeper| keeper.link_down(peer)),
+            Role::Control => copies.reconciler().and_then(|reconciler| reconciler.link_down(peer)),
             Role::Replication => {
                 let link = copies.links.borrow_mut().remove(&(peer, number));
                 on_every_core(move || Copies::current().link_down(peer, number));
@@ -51,8 +51,8 @@ impl Handler for LinkHandler {
     }
 
     fn died(&self, node: NodeId, incarnation: Incarnation) {
-        if let Some(keeper) = Copies::current().keeper() {
-            keeper.handle_death(node, incarnation);
+        if let Some(reconciler) = Copies::current().reconciler() {
+            reconciler.handle_death(node, incarnation);
         }
     }
 
@@ -60,8 +60,8 @@ impl Handler for LinkHandler {
         let LinkName { peer, role, .. } = link.name();
         match role {
             Role::Control => {
-                if let Some(keeper) = Copies::current().keeper() {
-                    keeper.frame(link, frame);
+                if let Some(reconciler) = Copies::current().reconciler() {
+                    reconciler.frame(link, frame);
                 }
             }
             Role::Replication => {

@@ -183,7 +183,11 @@ fn authorize(request: &LoginRequest, peer: SocketAddr, local: IpAddr) -> Authori
         return Authorization::Deny(LoginStatus::ServiceUnavailable);
     }
     // The initiator retries, and uses its other paths meanwhile.
-    if shard.copies().and_then(|copies| copies.keeper()).is_some_and(|keeper| keeper.refuses_logins()) {
+    if shard
+        .copies()
+        .and_then(|copies| copies.reconciler())
+        .is_some_and(|reconciler| reconciler.refuses_logins())
+    {
         return Authorization::Deny(LoginStatus::ServiceUnavailable);
     }
     // A floating address has the same group on every node.

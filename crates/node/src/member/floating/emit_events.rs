@@ -10,7 +10,7 @@ use crate::events::Event;
 use crate::events::code::{
     FLOATING_IP_ADDED, FLOATING_IP_LOST, FLOATING_IP_MOVED, FLOATING_IP_REMOVED, FLOATING_IP_RESTORED,
 };
-use crate::member::Keeper;
+use crate::member::Reconciler;
 
 /// Reports that an address was added or removed.
 pub(crate) fn tell_address(
@@ -51,28 +51,28 @@ pub(crate) fn tell_holder(
 }
 
 /// The event that no node has had an address for long. All nodes use the same words.
-pub(super) fn absence_event(keeper: &Keeper, entry: &AddressEntry) -> Event {
-    let (cause, why) = why_nobody(keeper, entry);
+pub(super) fn absence_event(reconciler: &Reconciler, entry: &AddressEntry) -> Event {
+    let (cause, why) = why_nobody(reconciler, entry);
     let (address, seconds) = (entry.address, ABSENT_LENGTH.as_secs());
     let text = format!("no node has held floating IP {address} for {seconds} seconds: {why}");
     Event::new(FLOATING_IP_LOST, address.to_string(), text).because(cause)
 }
 
 /// The cause, for programs and in words.
-fn why_nobody(keeper: &Keeper, entry: &AddressEntry) -> (&'static str, &'static str) {
-    match has_holder_up(keeper, entry) {
+fn why_nobody(reconciler: &Reconciler, entry: &AddressEntry) -> (&'static str, &'static str) {
+    match has_holder_up(reconciler, entry) {
         true => ("failed", "nodes that may hold it are up, but none has it on a network device"),
         false => ("no_node", "no node that may hold it is up and out of maintenance"),
     }
 }
 
 /// Whether a node that may hold an address is up.
-pub(crate) fn has_holder_up(keeper: &Keeper, entry: &AddressEntry) -> bool {
+pub(crate) fn has_holder_up(reconciler: &Reconciler, entry: &AddressEntry) -> bool {
     let may = |node: &NodeEntry| {
         let is_named = entry.nodes.is_empty() || entry.nodes.contains(&node.id);
-        is_named && !node.witness && !keeper.is_in_maintenance(NodeId(node.id))
+        is_named && !node.witness && !reconciler.is_in_maintenance(NodeId(node.id))
     };
-    keeper.nodes().iter().any(|(node, is_heard)| *is_heard && may(node))
+    reconciler.nodes().iter().any(|(node, is_heard)| *is_heard && may(node))
 }
 
 /// The event that a node has the address again.

@@ -11,7 +11,7 @@ use replica::{DiskFault, Epoch, Slot};
 use rt::sync::Semaphore;
 use store::VolumeId;
 
-use super::Keeper;
+use super::Reconciler;
 use crate::attach::unit::{Unit, install_on_all_cores, until_orphans_ended, until_written};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
@@ -84,7 +84,7 @@ impl Drop for Installing {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// Decides a change of a unit together with all other nodes that serve it, and installs it on all of
     /// them.
     pub async fn agree_on(self: &Rc<Self>, unit: &Unit, change: &ChangeRequest) -> Outcome {

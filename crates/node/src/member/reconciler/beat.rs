@@ -11,7 +11,7 @@ use base::Instant;
 use link::{DOUBT, Link, SILENCE};
 use replica::{LEASE_LENGTH, NodeId, SILENCE_MAX};
 
-use super::Keeper;
+use super::Reconciler;
 use crate::copies::core::{Copies, leave_on_every_core};
 use crate::copies::message::Heartbeat;
 
@@ -50,7 +50,7 @@ const _: () = {
     );
 };
 
-impl Keeper {
+impl Reconciler {
     /// Requests leases from all others, with each heartbeat: in the same turn in which links send signs of
     /// life, so that they leave together.
     pub(super) async fn beat(self: Rc<Self>) {

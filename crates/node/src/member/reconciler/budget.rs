@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::Instant;
 use replica::{Slots, SyncNext};
 
-use super::{ClusterError, Keeper, json};
+use super::{ClusterError, Reconciler, json};
 use crate::copies::budget::{Budget, Queue, Restraint, Turns, Waiting};
 use crate::copies::core::Copies;
 use crate::copies::entry::{StandingEntry, VolumeEntry};
@@ -49,7 +49,7 @@ impl Giving {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// The limit for the resyncs of all nodes together, in bytes per second; `None`: no limit.
     pub fn sync_limit(&self) -> Option<u64> {
         self.get::<u64>(SYNC_LIMIT).map(|(limit, _)| limit)
@@ -61,7 +61,7 @@ impl Keeper {
     /// [`ClusterError::Record`], [`ClusterError::Conflict`], [`ClusterError::Unreadable`].
     pub async fn set_sync_limit(&self, limit: Option<u64>) -> Result<(), ClusterError> {
         let revision = self.revision_of(SYNC_LIMIT);
-        let transaction = Keeper::transaction().expect(SYNC_LIMIT, revision);
+        let transaction = Reconciler::transaction().expect(SYNC_LIMIT, revision);
         match (limit, revision) {
             (Some(limit), _) => self.commit(transaction.put(SYNC_LIMIT, json(&limit))).await,
             (None, Some(_)) => self.commit(transaction.delete(SYNC_LIMIT)).await,

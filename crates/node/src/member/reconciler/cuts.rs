@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::Instant;
 use replica::NodeId;
 
-use super::Keeper;
+use super::Reconciler;
 
 /// How long a node must be unreachable before that is reported.
 ///
@@ -52,7 +52,7 @@ impl Cuts {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// Notes which nodes are up but unreachable; called with every heartbeat.
     pub(super) fn note_cuts(&self, now: Instant, reached: &BTreeSet<NodeId>) {
         let mut up = reached.clone();

@@ -10,7 +10,7 @@ use replica::NodeId;
 use serde::de::DeserializeOwned;
 use store::VolumeId;
 
-use super::{Keeper, parse};
+use super::{Reconciler, parse};
 use crate::attach::access::{HostGroup, LunMap, Target};
 use crate::control::{HOSTS, TARGETS, note_ended_work, to_be_converted};
 use crate::copies::cause::Cause;
@@ -66,7 +66,7 @@ impl Told {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// The present values of these keys in the record.
     pub(super) fn values_at<'a>(&self, keys: impl Iterator<Item = &'a String>) -> Before {
         let record = self.record.borrow();
@@ -195,7 +195,7 @@ impl Keeper {
         (before.and_then(|value| parse(key, value)), self.get(key).map(|(value, _)| value))
     }
 
-    /// Like [`Keeper::pair`], but twice `None` if this version cannot read one of the two values.
+    /// Like [`Reconciler::pair`], but twice `None` if this version cannot read one of the two values.
     ///
     /// A later version has written that value: it was neither created nor deleted.
     fn readable_pair<T: DeserializeOwned>(&self, key: &str, before: Option<&[u8]>) -> (Option<T>, Option<T>) {

@@ -14,7 +14,7 @@ use super::agreement::Agreement;
 use super::rest::LOOK_EVERY;
 use super::suspect::Doubt;
 use super::unreadable::{Legible, Reading};
-use super::{Keeper, Kept};
+use super::{Kept, Reconciler};
 use crate::control::{Control, show_capacity};
 use crate::copies::cause::Cause;
 use crate::copies::core::{Copies, on_every_core};
@@ -24,7 +24,7 @@ use crate::copies::entry::{
 use crate::copies::split_brain::policy_key;
 use crate::shard::on_all_cores;
 
-impl Keeper {
+impl Reconciler {
     pub(super) async fn follow(self: Rc<Self>, mut watch: Watch) {
         loop {
             match watch.next().await {

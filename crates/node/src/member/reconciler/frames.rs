@@ -6,12 +6,12 @@ use std::rc::Rc;
 use link::{Frame, Link};
 use replica::{Incarnation, NodeId};
 
-use super::Keeper;
+use super::Reconciler;
 use crate::copies::SliceCopy;
 use crate::copies::core::{Copies, on_every_core};
 use crate::copies::message::{self, Heartbeat};
 
-impl Keeper {
+impl Reconciler {
     /// Handles a control link that has come up.
     pub(crate) fn link_up(&self, link: Rc<Link>) {
         let peer = link.name().peer;
@@ -51,9 +51,9 @@ impl Keeper {
             }
         }
         self.with_engine(|engine| engine.died(of));
-        let keeper = Rc::clone(self);
+        let reconciler = Rc::clone(self);
         rt::spawn(async move {
-            keeper.propose().await;
+            reconciler.propose().await;
         })
         .detach();
         // A configuration without that life may exist already, waiting for its leases to expire.
@@ -105,8 +105,8 @@ impl Keeper {
             },
             message::RECORD => self.with_engine(|engine| engine.deliver(from, frame.head)),
             message::ASK => {
-                let (keeper, link) = (Rc::clone(self), Rc::clone(link));
-                rt::spawn(async move { keeper.answer(&link, frame).await }).detach();
+                let (reconciler, link) = (Rc::clone(self), Rc::clone(link));
+                rt::spawn(async move { reconciler.answer(&link, frame).await }).detach();
             }
             message::ANSWER => self.handle_answer(from, &frame),
             message::SYNCS => self.handle_syncs(rt::now(), from, &frame),

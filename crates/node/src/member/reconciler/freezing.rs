@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use rt::sync::Notify;
 
-use super::{ClusterError, Keeper};
+use super::{ClusterError, Reconciler};
 
 /// How long changes of the record that are under way may take. A record with one voter needs milliseconds.
 const FROZEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// The changes of the record that callers of [`Keeper::commit`] wait for.
+/// The changes of the record that callers of [`Reconciler::commit`] wait for.
 #[derive(Default)]
 pub(super) struct Asked {
     under_way: Cell<usize>,
@@ -49,7 +49,7 @@ impl Drop for Asking<'_> {
 
 /// The record confirms no change of this node until this is dropped, or for good if the node's part in the
 /// cluster has ended by then.
-pub struct Frozen(Rc<Keeper>);
+pub struct Frozen(Rc<Reconciler>);
 
 impl Drop for Frozen {
     fn drop(&mut self) {
@@ -58,8 +58,8 @@ impl Drop for Frozen {
     }
 }
 
-impl Keeper {
-    /// Lets no change of the record begin any more. When this returns, the keeper acts by those that were
+impl Reconciler {
+    /// Lets no change of the record begin any more. When this returns, the reconciler acts by those that were
     /// under way.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base::Instant;
 use replica::NodeId;
 
-use super::Keeper;
+use super::Reconciler;
 use crate::copies::entry::{CopyEntry, StandingEntry, VolumeEntry};
 use crate::copies::progress::Lasting;
 
@@ -60,7 +60,7 @@ fn is_same(a: &CopyEntry, b: &CopyEntry) -> bool {
     (a.slot, a.node, a.made) == (b.slot, b.node, b.made)
 }
 
-impl Keeper {
+impl Reconciler {
     /// How long a node has been silent; `None`: it was heard just now.
     pub fn silence_of(&self, node: NodeId) -> Option<Lasting> {
         let now = rt::now();

@@ -3,7 +3,7 @@
 use std::rc::Weak;
 use std::time::Duration;
 
-use super::Keeper;
+use super::Reconciler;
 use crate::copies::SliceCopy;
 use crate::copies::core::Copies;
 use crate::copies::message;
@@ -18,7 +18,7 @@ const SETTLED_EVERY: Duration = Duration::from_millis(10);
 /// How long a stopping node waits until the others have removed its copies from the members.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 
-impl Keeper {
+impl Reconciler {
     /// Notes what all copies have, so that it need not be resynced when nodes are back.
     ///
     /// No host writes through this node any more.
@@ -56,12 +56,12 @@ impl Keeper {
     /// Ends this node's part in the cluster while the process continues: links, tasks, and the engine of the
     /// record.
     ///
-    /// What still holds this keeper afterwards finds that the record has stopped. It must be gone before
-    /// cores get copies of another cluster: the keeper's questions to other cores would reach those.
+    /// What still holds this reconciler afterwards finds that the record has stopped. It must be gone before
+    /// cores get copies of another cluster: the reconciler's questions to other cores would reach those.
     pub async fn end(&self) {
         // In one step: nobody is promised anything any more by a record that the node has left.
         self.stopping.set(true);
-        self.copies.set_keeper(Weak::new());
+        self.copies.set_reconciler(Weak::new());
         drop(self.tasks.take());
         drop(self.engine.take());
         self.withdraw().await;
@@ -87,6 +87,6 @@ impl Keeper {
         self.stopping.set(true);
         self.work.notify();
         self.links.stop().await;
-        self.copies.set_keeper(Weak::new());
+        self.copies.set_reconciler(Weak::new());
     }
 }

@@ -2,10 +2,10 @@
 
 use replica::NodeId;
 
-use super::Keeper;
+use super::Reconciler;
 use crate::copies::Linked;
 
-impl Keeper {
+impl Reconciler {
     /// The state of the control link with another node.
     pub fn linked(&self, node: NodeId) -> Linked {
         let (now, peers) = (rt::now(), self.peers.borrow());

@@ -7,7 +7,7 @@ use replica::{NodeId, Revision};
 use store::VolumeId;
 
 use super::unreadable::legible;
-use super::{CopiesStatus, Keeper, parse};
+use super::{CopiesStatus, Reconciler, parse};
 use crate::copies::entry::{
     CopyEntry, DroppedCopy, StandingEntry, VOLUMES, VolumeEntry, volume_key, volume_name_key,
 };
@@ -30,7 +30,7 @@ fn found_at<T: Clone>(found: &Option<(Revision, T)>, revision: Revision) -> Opti
     found.as_ref().filter(|(at, _)| *at == revision).map(|(_, found)| found.clone())
 }
 
-impl Keeper {
+impl Reconciler {
     /// The copies that were removed from this node and that its pools may still have, with the volumes'
     /// entries.
     ///

@@ -2,9 +2,9 @@
 
 use replica::{Incarnation, NodeId};
 
-use super::Keeper;
+use super::Reconciler;
 
-impl Keeper {
+impl Reconciler {
     /// Notes that the process that was this life of a node is certainly dead.
     pub(super) fn note_end_of(&self, node: NodeId, life: Incarnation) {
         let mut peers = self.peers.borrow_mut();

@@ -2,7 +2,7 @@
 
 use link::{PeerState, Refusal};
 
-use super::Keeper;
+use super::Reconciler;
 
 /// Why this node no longer belongs to its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Expelled {
     GivenUp,
 }
 
-impl Keeper {
+impl Reconciler {
     /// Whether this node was removed or abandoned, according to the other nodes.
     pub fn expelled(&self) -> Option<Expelled> {
         judge(&self.links().peers(), self.links().is_outdated())

@@ -1,12 +1,12 @@
 //! Follows the cluster's record, makes this node's copies act by it, and proposes changes of volumes when
 //! nodes are lost and return.
 //!
-//! The keeper lives on core 0. It follows the record in order; the record says which copies are in sync. A
-//! copy acts in a configuration when [`replica::Membership`] allows it, all its slices alike. Only then is
+//! The reconciler lives on core 0. It follows the record in order; the record says which copies are in sync.
+//! A copy acts in a configuration when [`replica::Membership`] allows it, all its slices alike. Only then is
 //! the record's revision *applied*: leases are granted and counted by the applied revision. Heartbeats are
 //! requests for leases. A *life* of a node is one run of its process, an incarnation.
 //!
-//! This file has what the keeper knows, and what others ask of the record. How it follows and acts:
+//! This file has what the reconciler knows, and what others ask of the record. How it follows and acts:
 //! [`following`]. What comes from other nodes: [`frames`]. Through which nodes hosts reach volumes:
 //! [`paths`].
 
@@ -81,7 +81,7 @@ use crate::copies::refused::Refused;
 use crate::copies::split_brain::{ForkRecord, PolicyEntry};
 use crate::copies::verification::VerificationEntry;
 
-/// How long a new volume takes to serve at most if all is well, and how often the keeper checks.
+/// How long a new volume takes to serve at most if all is well, and how often the reconciler checks.
 const SERVES_WITHIN: Duration = Duration::from_secs(3);
 const SERVES_EVERY: Duration = Duration::from_millis(20);
 
@@ -89,7 +89,7 @@ const SERVES_EVERY: Duration = Duration::from_millis(20);
 pub const RECORD_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Follows the cluster's record and makes this node's copies act by it: see the module.
-pub struct Keeper {
+pub struct Reconciler {
     copies: Rc<Copies>,
     store: Store,
     links: Links,
@@ -186,7 +186,7 @@ struct Kept {
     /// When its last slice was opened.
     opened: Instant,
     /// Its slices were open in this life, and lost what they knew when they were closed: see
-    /// [`Keeper::may_open`].
+    /// [`Reconciler::may_open`].
     reopens: bool,
     /// Their data was in memory, so it was lost as well.
     forgets: bool,
@@ -257,7 +257,7 @@ pub struct CopiesStatus {
     pub verify_every: Option<Duration>,
 }
 
-impl Keeper {
+impl Reconciler {
     /// Starts to follow the record, which `engine` keeps.
     ///
     /// `forks` are the volumes with which an earlier life has continued alone.
@@ -268,8 +268,8 @@ impl Keeper {
         links: Links,
         engine: Engine,
         forks: Vec<ForkRecord>,
-    ) -> Rc<Keeper> {
-        let keeper = Rc::new(Keeper {
+    ) -> Rc<Reconciler> {
+        let reconciler = Rc::new(Reconciler {
             copies: Rc::clone(&copies),
             store,
             links,
@@ -303,13 +303,13 @@ impl Keeper {
             activations: Cell::new(0),
             stopping: Cell::new(false),
         });
-        copies.set_keeper(Rc::downgrade(&keeper));
-        keeper.tasks.replace(vec![
-            rt::spawn(Rc::clone(&keeper).follow(watch)),
-            rt::spawn(Rc::clone(&keeper).beat()),
-            rt::spawn(Rc::clone(&keeper).guard()),
+        copies.set_reconciler(Rc::downgrade(&reconciler));
+        reconciler.tasks.replace(vec![
+            rt::spawn(Rc::clone(&reconciler).follow(watch)),
+            rt::spawn(Rc::clone(&reconciler).beat()),
+            rt::spawn(Rc::clone(&reconciler).guard()),
         ]);
-        keeper
+        reconciler
     }
 
     /// The cluster's record.
@@ -401,7 +401,7 @@ impl Keeper {
         Some((parse(key, &value.value)?, value.revision))
     }
 
-    /// The values whose keys begin with `prefix`, by key, each as [`Keeper::get`] returns it.
+    /// The values whose keys begin with `prefix`, by key, each as [`Reconciler::get`] returns it.
     pub fn list<T: DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
         let (record, unreadable) = (self.record.borrow(), self.unreadable.borrow());
         let range = record.entries.range(prefix.to_owned()..);

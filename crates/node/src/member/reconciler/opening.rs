@@ -12,7 +12,7 @@ use store::{PoolId, VolumeId};
 
 use super::fork::detach;
 use super::unreadable::Legible;
-use super::{Keeper, Kept};
+use super::{Kept, Reconciler};
 use crate::control::{Control, CopyOpening, ServedAs};
 use crate::copies::SliceCopy;
 use crate::copies::core::Copies;
@@ -36,7 +36,7 @@ impl Kept {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// Gives up the volume: this node no longer has a copy of it.
     pub(super) async fn forget(self: &Rc<Self>, id: VolumeId) {
         let kept = self.volumes_mut().remove(&id);
@@ -55,10 +55,10 @@ impl Keeper {
         // The copy's last commands may take a while to end.
         if let Some(control) = Control::try_current() {
             self.closing.borrow_mut().insert(id);
-            let (keeper, number) = (Rc::clone(self), kept.entry.number);
+            let (reconciler, number) = (Rc::clone(self), kept.entry.number);
             rt::spawn(async move {
                 // The copy may be being opened right now. From here on it is not opened: it is being closed.
-                keeper.opened.until(|| !keeper.is_being_opened(id)).await;
+                reconciler.opened.until(|| !reconciler.is_being_opened(id)).await;
                 take_out(vec![number]).await;
                 control.close_copy(id).await;
             })
@@ -69,7 +69,7 @@ impl Keeper {
     /// Stops serving these volumes, because their pool is about to be closed; it may be opened again.
     ///
     /// Hosts' writes to copies end with an unknown outcome, and nothing is served until
-    /// [`Keeper::bring_back`]. The volumes in `forgets` are in memory: they come back blank.
+    /// [`Reconciler::bring_back`]. The volumes in `forgets` are in memory: they come back blank.
     pub async fn set_aside(&self, ids: &BTreeSet<VolumeId>, forgets: &BTreeSet<VolumeId>) {
         self.opened.until(|| self.opening.borrow().is_disjoint(ids)).await;
         let numbers = {
@@ -255,8 +255,8 @@ impl Keeper {
     fn queue_openings(self: &Rc<Self>, wanted: impl Fn(&VolumeId) -> bool) {
         for ids in self.to_be_opened(wanted) {
             self.queued.borrow_mut().extend(&ids);
-            let keeper = Rc::clone(self);
-            rt::spawn(async move { keeper.open_in_turn(ids).await }).detach();
+            let reconciler = Rc::clone(self);
+            rt::spawn(async move { reconciler.open_in_turn(ids).await }).detach();
         }
     }
 
@@ -308,15 +308,15 @@ impl Keeper {
         let control = Control::try_current()?;
         let opening = self.opening_of(id)?;
         self.opening.borrow_mut().insert(id);
-        let (keeper, (end, ended)) = (Rc::clone(self), oneshot());
+        let (reconciler, (end, ended)) = (Rc::clone(self), oneshot());
         rt::spawn(async move {
-            let is_over = keeper.open_volume(&control, id, opening).await;
+            let is_over = reconciler.open_volume(&control, id, opening).await;
             // A copy that was put off is still awaited if its pool was closed for a while.
-            if is_over || !keeper.is_aside(id) {
+            if is_over || !reconciler.is_aside(id) {
                 control.end_wait(id).await;
             }
-            keeper.opening.borrow_mut().remove(&id);
-            keeper.opened.notify();
+            reconciler.opening.borrow_mut().remove(&id);
+            reconciler.opened.notify();
             end.send(());
         })
         .detach();

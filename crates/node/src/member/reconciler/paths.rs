@@ -6,13 +6,13 @@ use proto::scsi::AccessState;
 use replica::{Config, NodeId};
 use store::VolumeId;
 
-use super::{Keeper, Kept};
+use super::{Kept, Reconciler};
 use crate::attach::port_numbers::NodeNumber;
 use crate::attach::unit::{Paths, Way};
 use crate::control::Control;
 use crate::parts;
 
-impl Keeper {
+impl Reconciler {
     /// The paths to some of the volumes that have an open copy here, beginning behind `after`.
     ///
     /// Also returns where the next turn of this core continues, if there may be more.

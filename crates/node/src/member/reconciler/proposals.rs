@@ -14,7 +14,7 @@ use super::budget::Giving;
 use super::suspect::Doubt;
 use super::syncs::DiskTrouble;
 use super::unreadable::Legible;
-use super::{ClusterError, Keeper, Kept, RECORD_DEADLINE, json};
+use super::{ClusterError, Kept, RECORD_DEADLINE, Reconciler, json};
 use crate::canary::{Canary, makes};
 use crate::copies::cause::Cause;
 use crate::copies::core::Copies;
@@ -100,7 +100,7 @@ fn not_whole(kept: &Kept) -> Option<SliceSync> {
     })
 }
 
-impl Keeper {
+impl Reconciler {
     /// Commits what the stewards of all volumes propose.
     ///
     /// It runs up to twenty times a second, so it looks at some volumes in each turn of this core.
@@ -349,18 +349,18 @@ impl Keeper {
             let behind = entry.missed.values_mut().filter(|cause| **cause == reason);
             behind.for_each(|cause| *cause = Cause::LeftBehind);
         }
-        let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&entry));
+        let transaction = Reconciler::transaction().expect(&key, Some(revision)).put(&key, json(&entry));
         drop(volumes);
-        let keeper = Rc::clone(self);
+        let reconciler = Rc::clone(self);
         let told = proposal.reason == Reason::Complete;
         rt::spawn(async move {
-            if told && !keeper.is_told(id, proposal.slot).await {
-                return keeper.propose_again(id);
+            if told && !reconciler.is_told(id, proposal.slot).await {
+                return reconciler.propose_again(id);
             }
-            let may_be_committed = keeper.commit_entry(id, &entry.name, transaction).await;
+            let may_be_committed = reconciler.commit_entry(id, &entry.name, transaction).await;
             if leaves
                 && !may_be_committed
-                && let Some(kept) = keeper.volumes_mut().get_mut(&id)
+                && let Some(kept) = reconciler.volumes_mut().get_mut(&id)
             {
                 kept.note_not_left(revision);
             }
@@ -406,12 +406,12 @@ impl Keeper {
         kept.proposing = true;
         let key = volume_key(id);
         let transaction =
-            Keeper::transaction().expect(&key, Some(kept.revision)).put(&key, json(&kept.entry));
+            Reconciler::transaction().expect(&key, Some(kept.revision)).put(&key, json(&kept.entry));
         let name = kept.entry.name.clone();
         drop(volumes);
-        let keeper = Rc::clone(self);
+        let reconciler = Rc::clone(self);
         rt::spawn(async move {
-            keeper.commit_entry(id, &name, transaction).await;
+            reconciler.commit_entry(id, &name, transaction).await;
         })
         .detach();
     }

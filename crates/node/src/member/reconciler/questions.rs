@@ -7,7 +7,7 @@ use link::{Frame, Link};
 use replica::NodeId;
 use rt::sync::oneshot;
 
-use super::{ClusterError, Keeper, json};
+use super::{ClusterError, Reconciler, json};
 use crate::control::Control;
 use crate::copies::ask::{Answer, Ask};
 use crate::copies::message;
@@ -18,7 +18,7 @@ const ASK_DEADLINE: Duration = Duration::from_secs(30);
 /// How often the node checks whether an answer still matters.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-impl Keeper {
+impl Reconciler {
     /// Asks a node, which may be this one, for something.
     ///
     /// # Errors
@@ -28,10 +28,10 @@ impl Keeper {
         self.ask_within(node, ask, ASK_DEADLINE).await
     }
 
-    /// Like [`Keeper::ask`], with a deadline of the caller's.
+    /// Like [`Reconciler::ask`], with a deadline of the caller's.
     ///
     /// # Errors
-    /// As [`Keeper::ask`].
+    /// As [`Reconciler::ask`].
     pub async fn ask_within(
         self: &Rc<Self>,
         node: NodeId,
@@ -41,10 +41,10 @@ impl Keeper {
         self.ask_while(node, ask, deadline, || true).await
     }
 
-    /// Like [`Keeper::ask_within`], but waits for the answer only while `matters` returns true.
+    /// Like [`Reconciler::ask_within`], but waits for the answer only while `matters` returns true.
     ///
     /// # Errors
-    /// As [`Keeper::ask`].
+    /// As [`Reconciler::ask`].
     pub(super) async fn ask_while(
         self: &Rc<Self>,
         node: NodeId,

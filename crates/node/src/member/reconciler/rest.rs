@@ -9,11 +9,11 @@
 //! - something about a node changes ([`Seen`]);
 //! - a slice to which something has happened has news ([`Copies::has_news`]).
 //!
-//! The keeper checks these as often as it would look, so everything is noticed as early as by a look, for the
-//! price of one volume.
+//! The reconciler checks these as often as it would look, so everything is noticed as early as by a look, for
+//! the price of one volume.
 //!
 //! Even these checks are needless while the node is *calm*: volumes rest, no slice needs ticks, so none has
-//! news, and no node is about to be missed. Whatever else ends a rest says so ([`Keeper::hurry`]).
+//! news, and no node is about to be missed. Whatever else ends a rest says so ([`Reconciler::hurry`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use base::Instant;
 use replica::{Incarnation, NodeId, SILENCE_MAX};
 
-use super::Keeper;
+use super::Reconciler;
 use super::beat::{HEARD_WITHIN, HEARTBEAT};
 use crate::copies::core::Copies;
 use crate::shard::on_all_cores;
@@ -86,7 +86,7 @@ impl Rest {
         !self.stirred.get() && self.found.borrow().is_some()
     }
 
-    /// The keeper looks now, at what has happened until now.
+    /// The reconciler looks now, at what has happened until now.
     pub fn begin_calm(&self) {
         self.calm.set(true);
     }
@@ -126,7 +126,7 @@ impl Rested {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// What a look makes of the other nodes now.
     pub(super) fn nodes_seen(&self, now: Instant) -> BTreeMap<NodeId, Seen> {
         let (leases, peers) = (self.copies.leases(), self.peers.borrow());

@@ -16,7 +16,7 @@ use cluster::Stall;
 use link::{Frame, Link};
 use replica::NodeId;
 
-use super::{Engine, Keeper};
+use super::{Engine, Reconciler};
 use crate::copies::message;
 use crate::events::code::{LOGINS_ALLOWED, LOGINS_REFUSED, RECORD_RESUMED, RECORD_STALLED};
 use crate::events::{Event, tell};
@@ -38,7 +38,7 @@ pub(super) struct Stalls {
     refuses_logins: Cell<bool>,
 }
 
-impl Keeper {
+impl Reconciler {
     /// Why the copy of the record on `node` takes no changes, if so.
     pub fn stall_of(&self, node: NodeId) -> Option<Stall> {
         match node == self.me() {

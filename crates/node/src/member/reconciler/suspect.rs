@@ -14,7 +14,7 @@ use proto::scsi::AccessState;
 use store::VolumeId;
 
 use super::rest::Rested;
-use super::{Keeper, Kept};
+use super::{Kept, Reconciler};
 use crate::copies::HOLD_MAX;
 use crate::copies::core::Copies;
 use crate::parts;
@@ -72,7 +72,7 @@ impl Doubt {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// Checks which copies lack leases, and makes commands and paths act by that.
     ///
     /// `rested` is the time since the last look, if no volume was looked at in it because none had changed.

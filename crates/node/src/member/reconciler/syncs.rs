@@ -7,7 +7,7 @@ use base::Instant;
 use link::Frame;
 use replica::{NodeId, Slot};
 
-use super::{ForkState, Keeper, json};
+use super::{ForkState, Reconciler, json};
 use crate::copies::budget::Restraint;
 use crate::copies::cause::Cause;
 use crate::copies::entry::{CopyEntry, StandingEntry, VolumeEntry};
@@ -66,7 +66,7 @@ pub(super) enum DiskTrouble {
     NoRoom,
 }
 
-impl Keeper {
+impl Reconciler {
     /// Takes in what the slices of this node know now.
     pub(super) fn note_syncs(&self, now: Instant, slices: &[SliceSync]) {
         let volumes = self.volumes.borrow();

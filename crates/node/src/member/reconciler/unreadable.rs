@@ -3,13 +3,13 @@
 //!
 //! An entry that cannot be read is not gone. Its last readable value stands in for it: links stay, hosts stay
 //! logged in, nothing is deleted or reported as deleted. This node never writes such an entry
-//! ([`Keeper::check_readable`]): it would lose what this version does not know.
+//! ([`Reconciler::check_readable`]): it would lose what this version does not know.
 //!
 //! A volume's entry says which copies may serve, and this node promises to act by that (R10). So the node
 //! reads as much of the entry as that takes, and ignores what is new in the rest ([`read`]). If it cannot
 //! read even that, the epoch shows whether the configuration has changed. In the same epoch everything stays
-//! as it was. In another epoch the copy here stays, but takes no part ([`Keeper::hold_unreadable`]): it may
-//! be out of sync by now. Hosts use the other nodes until this one is updated.
+//! as it was. In another epoch the copy here stays, but takes no part ([`Reconciler::hold_unreadable`]): it
+//! may be out of sync by now. Hosts use the other nodes until this one is updated.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use store::VolumeId;
 
 use super::budget::SYNC_LIMIT;
 use super::emit_events::Before;
-use super::{ClusterError, Keeper, Kept, json};
+use super::{ClusterError, Kept, Reconciler, json};
 use crate::attach::access::{HostGroup, Target};
 use crate::control::{ApiToken, HOSTS, TARGETS, TOKENS, USERS, User};
 use crate::copies::SliceCopy;
@@ -140,7 +140,7 @@ fn stand_in(key: &str, now: &Versioned, before: Option<&Versioned>) -> Option<Ve
     before.filter(|before| stays && can_read(key, &before.value)).cloned()
 }
 
-impl Keeper {
+impl Reconciler {
     /// Notes which of the changed entries cannot be read; `before` has their previous values.
     ///
     /// Returns the changes to report as events. An entry that cannot be read was neither created nor deleted.
@@ -178,7 +178,7 @@ impl Keeper {
         self.unreadable.borrow().keys().cloned().collect()
     }
 
-    /// Whether the entry at the key is one of [`Keeper::unreadable_keys`].
+    /// Whether the entry at the key is one of [`Reconciler::unreadable_keys`].
     pub fn is_unreadable(&self, key: &str) -> bool {
         self.unreadable.borrow().contains_key(key)
     }

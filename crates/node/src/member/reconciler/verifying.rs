@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use store::VolumeId;
 
-use super::{ClusterError, Keeper, json};
+use super::{ClusterError, Reconciler, json};
 use crate::copies::verification::{VERIFY_EVERY, VERIFY_EVERY_DEFAULT, VerificationEntry, verification_key};
 
-impl Keeper {
+impl Reconciler {
     /// What the record remembers of verifying a volume.
     pub fn verification(&self, id: VolumeId) -> VerificationEntry {
         self.get(&verification_key(id)).map(|(entry, _)| entry).unwrap_or_default()
@@ -26,7 +26,7 @@ impl Keeper {
     /// [`ClusterError::Record`], [`ClusterError::Conflict`].
     pub async fn set_verify_every(&self, every: Option<Duration>) -> Result<(), ClusterError> {
         let seconds = every.map_or(0, |every| every.as_secs());
-        let transaction = Keeper::transaction().expect(VERIFY_EVERY, self.revision_of(VERIFY_EVERY));
+        let transaction = Reconciler::transaction().expect(VERIFY_EVERY, self.revision_of(VERIFY_EVERY));
         self.commit(transaction.put(VERIFY_EVERY, json(&seconds))).await
     }
 }

@@ -282,8 +282,8 @@ struct Known {
 
 impl Known {
     async fn under_way(control: &Control) -> Known {
-        let volumes = match control.keeper() {
-            Ok(keeper) => keeper.volumes_in_parts(has_job).await,
+        let volumes = match control.reconciler() {
+            Ok(reconciler) => reconciler.volumes_in_parts(has_job).await,
             Err(_) => Vec::new(),
         };
         Known { volumes, ..Known::own(control) }

@@ -49,18 +49,18 @@ type Maps = Vec<(String, u16, String)>;
 impl There {
     /// All volumes of the record except those in `here`.
     pub(super) async fn look(control: &Control, here: BTreeSet<VolumeId>) -> There {
-        let Ok(keeper) = control.keeper() else {
+        let Ok(reconciler) = control.reconciler() else {
             return There { volumes: Vec::new(), me: 0, heard: BTreeSet::new() };
         };
         let is_there = |entry: &VolumeEntry| VolumeId::parse(&entry.id).is_none_or(|id| !here.contains(&id));
-        let others = keeper.volumes_in_parts(is_there).await;
+        let others = reconciler.volumes_in_parts(is_there).await;
         let mapped = |volume: CopiesStatus| {
             let maps = control.maps_of(&volume.entry.id);
             Some((volume, maps))
         };
         let volumes = parts::filter_map(others, mapped).await;
-        let heard = keeper.nodes().into_iter().filter(|(_, heard)| *heard).map(|(node, _)| node.id);
-        There { volumes, me: keeper.me().0, heard: heard.collect() }
+        let heard = reconciler.nodes().into_iter().filter(|(_, heard)| *heard).map(|(node, _)| node.id);
+        There { volumes, me: reconciler.me().0, heard: heard.collect() }
     }
 
     /// The questions to other nodes about unknown volumes. A copy on a node that is up is preferred, then one
@@ -120,19 +120,19 @@ pub(super) async fn one(
     known: Elsewhere,
     name: &str,
 ) -> Result<Option<Volume>, ControlError> {
-    let Ok(keeper) = control.keeper() else { return Ok(None) };
-    let Some(status) = keeper.volume_named(name) else { return Ok(None) };
+    let Ok(reconciler) = control.reconciler() else { return Ok(None) };
+    let Some(status) = reconciler.volume_named(name) else { return Ok(None) };
     if let Some(told) = known.of(&status.entry.id) {
         return Ok(Some(seen_by(control, &status, Ok(told))));
     }
     let question = || format!("{VOLUMES} {}", status.entry.id);
     let questions: BTreeMap<u16, String> =
-        other_copies(keeper.me().0, &status).map(|copy| (copy.node, question())).collect();
+        other_copies(reconciler.me().0, &status).map(|copy| (copy.node, question())).collect();
     let (told, missing) = peers::ask(control, questions).await?.read::<Volume>();
     known.remember(told);
     let told = match known.of(&status.entry.id) {
         Some(told) => Ok(told),
-        None => Err(why_untold(keeper.me().0, &status, &missing, |node| keeper.hears(NodeId(node)))),
+        None => Err(why_untold(reconciler.me().0, &status, &missing, |node| reconciler.hears(NodeId(node)))),
     };
     Ok(Some(seen_by(control, &status, told)))
 }

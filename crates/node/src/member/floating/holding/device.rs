@@ -201,7 +201,7 @@ impl Holding {
         }
         tracing::error!(address = %self.address, trouble, "the floating IP could not be added, removed or released");
         let text = format!("floating IP {} could not be added, removed or released: {trouble}", self.address);
-        tell(Event::new(FLOATING_IP_FAILED, self.address.to_string(), text).of_node(self.keeper.me().0));
+        tell(Event::new(FLOATING_IP_FAILED, self.address.to_string(), text).of_node(self.reconciler.me().0));
         floating.change(self.address, |here| here.trouble = Some(trouble));
     }
 }

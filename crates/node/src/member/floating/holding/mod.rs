@@ -22,7 +22,7 @@ use super::{
     ADDRESSES, AddressEntry, AddressOn, GIVE_UP_DEADLINE, HOLDERS, HolderEntry, Life, address_key, holder_key,
 };
 use crate::control::Control;
-use crate::member::{Keeper, json};
+use crate::member::{Reconciler, json};
 use crate::shard::Shard;
 
 /// How often to look for addresses without a task, in case the record did not notify of them.
@@ -33,21 +33,22 @@ const TURN: Duration = Duration::from_millis(100);
 
 impl Control {
     /// Attends to the addresses in the cluster's record, until the node stops.
-    pub(crate) async fn hold_addresses(self: Rc<Control>, keeper: Rc<Keeper>) {
-        while !keeper.is_stopping() {
-            for address in self.unattended(&keeper) {
+    pub(crate) async fn hold_addresses(self: Rc<Control>, reconciler: Rc<Reconciler>) {
+        while !reconciler.is_stopping() {
+            for address in self.unattended(&reconciler) {
                 self.floating().begin(address);
-                rt::spawn(Holding::new(Rc::clone(&self), Rc::clone(&keeper), address).run()).detach();
+                rt::spawn(Holding::new(Rc::clone(&self), Rc::clone(&reconciler), address).run()).detach();
             }
             // The record notifies of new addresses.
-            keeper.until(LOOK_EVERY, || !self.unattended(&keeper).is_empty()).await;
+            reconciler.until(LOOK_EVERY, || !self.unattended(&reconciler).is_empty()).await;
         }
     }
 
     /// Addresses in the record that concern this node and have no task yet.
-    fn unattended(&self, keeper: &Keeper) -> BTreeSet<IpAddr> {
-        let known = keeper.list::<AddressEntry>(ADDRESSES).into_iter().map(|entry| entry.address);
-        let own = keeper.list::<HolderEntry>(HOLDERS).into_iter().filter(|one| one.node == keeper.me().0);
+    fn unattended(&self, reconciler: &Reconciler) -> BTreeSet<IpAddr> {
+        let known = reconciler.list::<AddressEntry>(ADDRESSES).into_iter().map(|entry| entry.address);
+        let own =
+            reconciler.list::<HolderEntry>(HOLDERS).into_iter().filter(|one| one.node == reconciler.me().0);
         let all = known.chain(own.map(|holder| holder.address));
         all.filter(|address| !self.floating().looks_after(*address)).collect()
     }
@@ -56,13 +57,15 @@ impl Control {
     ///
     /// This cuts off the sessions through them. It takes at most [`GIVE_UP_DEADLINE`].
     pub(crate) async fn give_up_addresses(&self) {
-        let Ok(keeper) = self.keeper() else { return };
+        let Ok(reconciler) = self.reconciler() else { return };
         let floating = self.floating();
         floating.leave();
         let holds = |holder: &HolderEntry| {
-            (NodeId(holder.node), Incarnation(holder.incarnation)) == (keeper.me(), keeper.incarnation())
+            (NodeId(holder.node), Incarnation(holder.incarnation))
+                == (reconciler.me(), reconciler.incarnation())
         };
-        let over = || floating.all_on().is_empty() && !keeper.list::<HolderEntry>(HOLDERS).iter().any(holds);
+        let over =
+            || floating.all_on().is_empty() && !reconciler.list::<HolderEntry>(HOLDERS).iter().any(holds);
         let until = rt::now() + GIVE_UP_DEADLINE;
         while !over() && rt::now() < until {
             let _ = rt::timeout(TURN, floating.changed()).await;
@@ -76,7 +79,7 @@ impl Control {
 /// The task that attends to one address.
 struct Holding {
     control: Rc<Control>,
-    keeper: Rc<Keeper>,
+    reconciler: Rc<Reconciler>,
     address: IpAddr,
     began: Instant,
     device: Device,
@@ -106,11 +109,11 @@ struct Holding {
 type Held = Option<(HolderEntry, Revision)>;
 
 impl Holding {
-    fn new(control: Rc<Control>, keeper: Rc<Keeper>, address: IpAddr) -> Holding {
-        let (me, began) = (life_of(&keeper), rt::now());
+    fn new(control: Rc<Control>, reconciler: Rc<Reconciler>, address: IpAddr) -> Holding {
+        let (me, began) = (life_of(&reconciler), rt::now());
         Holding {
             control,
-            keeper,
+            reconciler,
             address,
             began,
             device: Device::Unknown,
@@ -128,10 +131,10 @@ impl Holding {
     }
 
     async fn run(mut self) {
-        while !self.keeper.is_stopping() {
-            let known = self.keeper.get::<AddressEntry>(&address_key(self.address));
+        while !self.reconciler.is_stopping() {
+            let known = self.reconciler.get::<AddressEntry>(&address_key(self.address));
             let held = self.held();
-            let concerned = held.as_ref().is_some_and(|(holder, _)| holder.node == self.keeper.me().0);
+            let concerned = held.as_ref().is_some_and(|(holder, _)| holder.node == self.reconciler.me().0);
             if known.is_none() && !concerned && self.device == Device::Off {
                 break;
             }
@@ -160,18 +163,18 @@ impl Holding {
 
     fn held(&mut self) -> Held {
         let key = holder_key(self.address);
-        let revision = self.keeper.revision_of(&key);
+        let revision = self.reconciler.revision_of(&key);
         if revision.is_some() && revision == self.unreadable {
             // This was already logged.
             return None;
         }
-        let held: Held = self.keeper.get(&key);
+        let held: Held = self.reconciler.get(&key);
         self.unreadable = revision.filter(|_| held.is_none());
         held
     }
 
     fn life(&self) -> Life {
-        life_of(&self.keeper)
+        life_of(&self.reconciler)
     }
 
     fn is_this_life(&self, holder: &HolderEntry) -> bool {
@@ -179,12 +182,12 @@ impl Holding {
     }
 
     fn is_there(&self, node: u16) -> bool {
-        self.keeper.hears(NodeId(node)) && !self.keeper.is_in_maintenance(NodeId(node))
+        self.reconciler.hears(NodeId(node)) && !self.reconciler.is_in_maintenance(NodeId(node))
     }
 
     /// The node that has asked for the address, if it is up.
     fn asker(&self, holder: &HolderEntry) -> Option<Life> {
-        holder.asked_by.filter(|asker| asker.node != self.keeper.me().0 && self.is_there(asker.node))
+        holder.asked_by.filter(|asker| asker.node != self.reconciler.me().0 && self.is_there(asker.node))
     }
 
     async fn claim(&self, held: &Held, unsure: bool) {
@@ -212,13 +215,13 @@ impl Holding {
     /// Records the holder (`None`: no node), if the entry still has this revision (`None`: there is none).
     async fn commit(&self, revision: Option<Revision>, holder: Option<HolderEntry>) {
         let key = holder_key(self.address);
-        let transaction = Keeper::transaction().expect(&key, revision);
+        let transaction = Reconciler::transaction().expect(&key, revision);
         let transaction = match holder {
             Some(holder) => transaction.put(&key, json(&holder)),
             None => transaction.delete(&key),
         };
         // Another node was first, or the record is unavailable: the next turn looks again.
-        if let Err(error) = self.keeper.commit(transaction).await {
+        if let Err(error) = self.reconciler.commit(transaction).await {
             tracing::debug!(address = %self.address, %error, "the holder of the floating IP could not be changed");
         }
         self.control.floating().notify();
@@ -226,6 +229,6 @@ impl Holding {
 }
 
 /// This node, in this life.
-fn life_of(keeper: &Keeper) -> Life {
-    Life { node: keeper.me().0, incarnation: keeper.incarnation().0 }
+fn life_of(reconciler: &Reconciler) -> Life {
+    Life { node: reconciler.me().0, incarnation: reconciler.incarnation().0 }
 }

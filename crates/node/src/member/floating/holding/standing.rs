@@ -20,7 +20,7 @@ impl Holding {
         let now = rt::now();
         let holder = holder.map(|holder| self.known(holder));
         let Some(deadline) = self.watch.confirms(now, holder.as_ref(), self.device) else { return };
-        let answer = self.keeper.store().get(&holder_key(self.address), deadline);
+        let answer = self.reconciler.store().get(&holder_key(self.address), deadline);
         match rt::timeout(deadline, answer).await {
             Ok(Ok(value)) => {
                 let holder = value.and_then(|value| serde_json::from_slice::<HolderEntry>(&value.value).ok());
@@ -42,7 +42,7 @@ impl Holding {
         }
         let Some(holder) = holder else { return };
         let ask = Ask::HasAddress { address: self.address };
-        let says = match self.keeper.ask_within(NodeId(holder.node), ask, CONFIRM_EVERY).await {
+        let says = match self.reconciler.ask_within(NodeId(holder.node), ask, CONFIRM_EVERY).await {
             Ok(Answer::Has(has)) => Some(has),
             _ => None,
         };
@@ -56,7 +56,7 @@ impl Holding {
         if !self.watch.looks_at_record(now, holder.as_ref()) {
             return;
         }
-        let answer = self.keeper.store().get(&holder_key(self.address), CONFIRM_EVERY);
+        let answer = self.reconciler.store().get(&holder_key(self.address), CONFIRM_EVERY);
         let answered = matches!(rt::timeout(CONFIRM_EVERY, answer).await, Ok(Ok(_)));
         self.watch.handle_record(now, answered);
     }
@@ -66,7 +66,7 @@ impl Holding {
         let registry = self.control.registry();
         self.ending.retain(|tsih| registry.place(*tsih).is_some());
         self.control.floating().note_end(self.address, !self.ending.is_empty());
-        let me = self.keeper.me().0;
+        let me = self.reconciler.me().0;
         let preferred = entry.and_then(|entry| entry.prefer);
         let scene = Scene {
             unreadable: self.unreadable.is_some(),
@@ -88,20 +88,20 @@ impl Holding {
             life: Life { node: holder.node, incarnation: holder.incarnation },
             unsure: holder.unsure,
             asked_by: holder.asked_by,
-            silence: self.keeper.silence_of(node).map(|silence| silence.age),
-            reached_by_others: !self.keeper.reached_by(node).is_empty(),
-            heard_in: self.keeper.life_heard_of(node).map(|life| life.0),
-            dead: self.keeper.is_dead(node, life),
+            silence: self.reconciler.silence_of(node).map(|silence| silence.age),
+            reached_by_others: !self.reconciler.reached_by(node).is_empty(),
+            heard_in: self.reconciler.life_heard_of(node).map(|life| life.0),
+            dead: self.reconciler.is_dead(node, life),
         }
     }
 
     /// Whether this node may hold the address, unless it could not set it.
     fn may(&self, entry: &AddressEntry) -> bool {
-        let me = self.keeper.me();
-        let own = self.keeper.get::<NodeEntry>(&node_key(me));
+        let me = self.reconciler.me();
+        let own = self.reconciler.get::<NodeEntry>(&node_key(me));
         (entry.nodes.is_empty() || entry.nodes.contains(&me.0))
             && own.is_some_and(|(own, _)| !own.witness)
-            && !self.keeper.is_in_maintenance(me)
+            && !self.reconciler.is_in_maintenance(me)
             && !self.control.floating().is_leaving()
             // The node serves.
             && !Shard::current().portals().is_empty()
@@ -113,7 +113,7 @@ impl Holding {
     pub(super) async fn note_absence(&mut self, seen: &Seen, entry: (&AddressEntry, Revision), held: &Held) {
         let (entry, revision) = entry;
         let is_reached = self.control.floating().here(self.address).is_reached;
-        let whereabouts = self.watch.whereabouts(seen, is_reached, self.keeper.nodes_vote());
+        let whereabouts = self.watch.whereabouts(seen, is_reached, self.reconciler.nodes_vote());
         let mut news = self.absence.note(rt::now(), whereabouts);
         if news == Some(News::Lost) && !self.agrees_with_record(held).await {
             // This node's view is out of date.
@@ -122,7 +122,7 @@ impl Holding {
         self.control.floating().note_lost(self.address, self.absence.lost_since());
         let event = match news {
             None => return,
-            Some(News::Lost) => absence_event(&self.keeper, entry),
+            Some(News::Lost) => absence_event(&self.reconciler, entry),
             Some(News::Returned) => {
                 let Some((holder, _)) = held else { return };
                 let names = self.control.node_names();
@@ -136,7 +136,7 @@ impl Holding {
 
     /// Whether the holder in the record is the one that this node knows.
     async fn agrees_with_record(&self, held: &Held) -> bool {
-        let answer = self.keeper.store().get(&holder_key(self.address), CONFIRM_EVERY);
+        let answer = self.reconciler.store().get(&holder_key(self.address), CONFIRM_EVERY);
         let by_record = match rt::timeout(CONFIRM_EVERY, answer).await {
             Ok(Ok(value)) => value.map(|value| value.revision),
             Ok(Err(_)) | Err(rt::Elapsed) => return false,

@@ -8,7 +8,7 @@ use replica::{BEYOND_RECORD, Config, Epoch, NodeId, Revision};
 use store::VolumeId;
 
 use super::super::unreadable::Legible;
-use super::super::{Keeper, Kept};
+use super::super::{Kept, Reconciler};
 use super::decision::{Fork, Grounds, is_silent};
 use super::{FORK_SILENCE, attach, detach};
 use crate::canary::{Canary, makes};
@@ -20,7 +20,7 @@ use crate::events::code::CONTINUED_ALONE;
 use crate::events::{Event, tell};
 use crate::shard::{Shard, on_all_cores};
 
-impl Keeper {
+impl Reconciler {
     /// Volumes with which this node may continue alone, as far as it can tell without asking others.
     pub(super) fn candidates(&self, now: Instant) -> Vec<VolumeId> {
         let silent = |heard: Instant| is_silent(now, heard);

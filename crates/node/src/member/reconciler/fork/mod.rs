@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
 use self::decision::{Fork, Phase};
-use super::{Keeper, Kept, json};
+use super::{Kept, Reconciler, json};
 use crate::canary::{Canary, makes};
 use crate::copies::core::Copies;
 use crate::copies::entry::{StandingEntry, VolumeEntry};
@@ -194,7 +194,7 @@ async fn attach(number: u32) {
     .await;
 }
 
-impl Keeper {
+impl Reconciler {
     /// Reports this node's forks to the other node.
     ///
     /// Sends nothing if there are none and no volume of the cluster has a split-brain policy: its nodes may
@@ -256,7 +256,7 @@ impl Keeper {
         of_it.any(|(id, fork)| !settled(id, fork)) && !makes(Canary::ForkLends)
     }
 
-    /// Whether [`Keeper::waits_for_word`] can hold for any volume; if not, no volume needs to be checked.
+    /// Whether [`Reconciler::waits_for_word`] can hold for any volume; if not, no volume needs to be checked.
     pub(super) fn may_wait_for_word(&self) -> bool {
         self.has_policies() || !self.forks.all.borrow().is_empty()
     }
@@ -378,14 +378,14 @@ impl Keeper {
         if idle || self.forks.asks.replace(true) {
             return;
         }
-        let keeper = Rc::clone(self);
+        let reconciler = Rc::clone(self);
         rt::spawn(async move {
-            let status = keeper.store.status(ASK_RECORD).await;
-            keeper.forks.asks.set(false);
+            let status = reconciler.store.status(ASK_RECORD).await;
+            reconciler.forks.asks.set(false);
             if let Ok(status) = status {
                 let status = Rc::new(status);
-                keeper.settle_forks(&status);
-                keeper.begin_forks(&status).await;
+                reconciler.settle_forks(&status);
+                reconciler.begin_forks(&status).await;
             }
         })
         .detach();
@@ -397,10 +397,10 @@ impl Keeper {
     /// must not wait with it, however many there are on that disk.
     fn settle_forks(self: &Rc<Self>, status: &Rc<Status>) {
         for (id, begun) in self.forks.take_turns() {
-            let (keeper, status) = (Rc::clone(self), Rc::clone(status));
+            let (reconciler, status) = (Rc::clone(self), Rc::clone(status));
             rt::spawn(async move {
-                keeper.look_at_fork(id, &status).await;
-                keeper.forks.turns.release(1);
+                reconciler.look_at_fork(id, &status).await;
+                reconciler.forks.turns.release(1);
                 drop(begun);
             })
             .detach();

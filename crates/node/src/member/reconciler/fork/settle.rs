@@ -6,7 +6,7 @@ use cluster::{Outcome, Status, Transaction};
 use replica::{Epoch, Membership, NodeId, Revision};
 use store::VolumeId;
 
-use super::super::{Keeper, Kept, RECORD_DEADLINE, json};
+use super::super::{Kept, RECORD_DEADLINE, Reconciler, json};
 use super::begin::is_well;
 use super::decision::{Fork, Judgement, Look, Newest, Phase, Said, Step, Verdict};
 use super::{ASK_RECORD, attach};
@@ -17,7 +17,7 @@ use crate::copies::entry::{StandingEntry, VolumeEntry, volume_key};
 use crate::copies::split_brain::{ForkRecord, SplitEntry, VoidEntry, alone, split_key, void_key};
 use crate::shard::on_all_cores;
 
-impl Keeper {
+impl Reconciler {
     pub(super) async fn look_at_fork(self: &Rc<Self>, id: VolumeId, status: &Status) {
         let Some(fork) = self.forks.get(id) else { return };
         let record = fork.record();
@@ -93,7 +93,7 @@ impl Keeper {
     async fn say_void(&self, id: VolumeId, fork: &ForkRecord) {
         let key = void_key(id);
         let void = json(&void_of(self.me(), fork));
-        let transaction = Keeper::transaction().expect(&key, self.revision_of(&key)).put(&key, void);
+        let transaction = Reconciler::transaction().expect(&key, self.revision_of(&key)).put(&key, void);
         if self.change_record(transaction).await.is_none() {
             tracing::debug!(volume = %id, "the record does not say yet that this node has not continued alone");
         }
@@ -159,7 +159,7 @@ impl Keeper {
             "no split brain: the other node had not continued alone; this node's data is kept, and the other node resyncs from it"
         );
         let key = volume_key(id);
-        let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
+        let transaction = Reconciler::transaction().expect(&key, Some(revision)).put(&key, json(&next));
         self.change_record(transaction).await
     }
 
@@ -208,7 +208,7 @@ impl Keeper {
         let key = split_key(id);
         let entry =
             SplitEntry { node: self.me().0, parent: fork.parent, epoch: fork.epoch, at: fork.at, keep: None };
-        let transaction = Keeper::transaction()
+        let transaction = Reconciler::transaction()
             .expect(&volume_key(id), Some(revision))
             .expect(&key, self.revision_of(&key))
             .put(&key, json(&entry));
