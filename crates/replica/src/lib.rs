@@ -2,9 +2,9 @@
 //! copy may do.
 //!
 //! [`Replica`] is one copy of one slice. [`Membership`] decides in which configuration of the volume a node
-//! acts, [`Leases`] who may answer reads, [`Config`] how a configuration may change, and [`Steward`] which
-//! change a node proposes. Time, messages, completed writes and configurations go in; messages, writes and
-//! answers come out. The driver carries out what comes out and reports back.
+//! acts, [`Leases`] who may answer reads, [`Config`] how a configuration may change, and [`MembershipPolicy`]
+//! which change a node proposes. Time, messages, completed writes and configurations go in; messages, writes
+//! and answers come out. The driver carries out what comes out and reports back.
 //!
 //! The protocol is Hermes (ASPLOS 2020), extended for disks: restarts, power loss, copies that return. Its
 //! rules R1 to R27 and the reasons for them are in `docs/why/replication.md`; rule names in comments refer to
@@ -18,10 +18,10 @@ mod id;
 mod lease;
 mod media;
 mod membership;
+mod membership_policy;
 mod message;
 mod regions;
 mod replica;
-mod steward;
 mod table;
 mod timestamp;
 pub mod wire;
@@ -35,6 +35,7 @@ pub use id::{Epoch, Incarnation, NodeId, Revision, Slot, Slots};
 pub use lease::{LEASE_LENGTH, LeaseGrant, LeaseRequest, Leases, Terms};
 pub use media::{Apply, ApplyId, ApplyKind};
 pub use membership::{Activation, BEYOND_RECORD, Membership};
+pub use membership_policy::{MembershipPolicy, Proposal, Reason, SILENCE_MAX, View};
 pub use message::{Envelope, LostBlocks, LostUnits, Message, ProbeId, RoundId, SyncId};
 pub use regions::Regions;
 pub use replica::{
@@ -42,5 +43,4 @@ pub use replica::{
     Outcome, Output, ReadMark, Receivers, RegionCompare, RegionRead, Replica, SyncFrom, SyncNext, SyncState,
     TICK, Unreadable, Unwritable, VALIDATE_AFTER,
 };
-pub use steward::{Proposal, Reason, SILENCE_MAX, Steward, View};
 pub use timestamp::Timestamp;

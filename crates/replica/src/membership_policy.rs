@@ -1,8 +1,8 @@
 //! Which change of a volume's configuration a node proposes, and why (R13, R16, R20).
 //!
-//! Every node with a copy has a steward; none is special. Proposals are committed by compare-and-swap against
-//! the newest configuration, so of two proposals one wins and the other is reconsidered. Nothing here is
-//! needed for safety: a wrong proposal costs a resync, never data.
+//! Every node with a copy has a membership policy; none is special. Proposals are committed by
+//! compare-and-swap against the newest configuration, so of two proposals one wins and the other is
+//! reconsidered. Nothing here is needed for safety: a wrong proposal costs a resync, never data.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ impl Reason {
 
 /// Decides what one copy's node proposes; see the module.
 #[derive(Debug)]
-pub struct Steward {
+pub struct MembershipPolicy {
     me: Slot,
     incarnation: Incarnation,
     silence_max: Duration,
@@ -127,12 +127,12 @@ struct Heard {
     at: Instant,
 }
 
-impl Steward {
-    /// The steward of the copy in slot `me`.
+impl MembershipPolicy {
+    /// The membership policy of the copy in slot `me`.
     ///
     /// It gives up a member after `silence_max` ([`SILENCE_MAX`]) without a heartbeat.
-    pub fn new(now: Instant, me: Slot, incarnation: Incarnation, silence_max: Duration) -> Steward {
-        Steward {
+    pub fn new(now: Instant, me: Slot, incarnation: Incarnation, silence_max: Duration) -> MembershipPolicy {
+        MembershipPolicy {
             me,
             incarnation,
             silence_max,
@@ -277,7 +277,7 @@ impl Steward {
     /// Whether each other member was heard within [`SILENCE_MAX`], in the life that the configuration names.
     ///
     /// Then nothing is to be proposed about it until another life of it is heard, it dies, or it is silent
-    /// for longer. The configuration is the one of the last [`Steward::propose`].
+    /// for longer. The configuration is the one of the last [`MembershipPolicy::propose`].
     pub fn hears_all(&self, now: Instant, config: &Config) -> bool {
         config.members().without(self.me).iter().all(|slot| {
             let named = self.named[slot.index()].map(|named| named.incarnation);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     struct Case {
-        steward: Steward,
+        membership_policy: MembershipPolicy,
         membership: Membership,
         leases: Leases,
         view: View,
@@ -374,21 +374,23 @@ mod tests {
                 Revision(1),
             ));
             membership.poll(at(2000), &leases);
-            let mut steward = Steward::new(at(0), slot(0), life, SILENCE_MAX);
-            steward.handle_heartbeat(at(2000), slot(1), Incarnation(1));
-            let mut case = Case { steward, membership, leases, view: View::default() };
+            let mut membership_policy = MembershipPolicy::new(at(0), slot(0), life, SILENCE_MAX);
+            membership_policy.handle_heartbeat(at(2000), slot(1), Incarnation(1));
+            let mut case = Case { membership_policy, membership, leases, view: View::default() };
             // From now on it knows which life of each member to expect.
             case.proposes(2000);
             case
         }
 
         fn proposes(&mut self, ms: u64) -> Option<(Slot, Reason)> {
-            let proposal = self.steward.propose(at(ms), &self.membership, &self.leases, self.view)?;
+            let proposal =
+                self.membership_policy.propose(at(ms), &self.membership, &self.leases, self.view)?;
             Some((proposal.slot, proposal.reason))
         }
 
         fn goes_on(&mut self, ms: u64) {
-            let proposal = self.steward.propose(at(ms), &self.membership, &self.leases, self.view).unwrap();
+            let proposal =
+                self.membership_policy.propose(at(ms), &self.membership, &self.leases, self.view).unwrap();
             let revision = Revision(proposal.config.epoch.0);
             self.leases.set_applied(revision);
             self.membership.learn(proposal.config.committed_at(revision));
@@ -404,23 +406,24 @@ mod tests {
         case.view.leaving = Slots::NONE.with(slot(1));
         assert_eq!(case.proposes(2001), Some((slot(1), Reason::Leaves)));
         case.view.leaving = Slots::NONE;
-        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
+        case.membership_policy.handle_heartbeat(at(2050), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2051), Some((slot(1), Reason::Restarted)));
     }
 
     #[test]
     fn a_member_is_at_rest_as_long_as_its_life_is_heard() {
         let mut case = Case::new(1);
-        let hears_all =
-            |case: &Case, ms: u64| case.steward.hears_all(at(ms), case.membership.active().unwrap());
+        let hears_all = |case: &Case, ms: u64| {
+            case.membership_policy.hears_all(at(ms), case.membership.active().unwrap())
+        };
         assert!(hears_all(&case, 2400) && case.proposes(2400).is_none());
         assert!(!hears_all(&case, 2401), "there is something to propose from then on");
-        case.steward.handle_heartbeat(at(2401), slot(1), Incarnation(1));
+        case.membership_policy.handle_heartbeat(at(2401), slot(1), Incarnation(1));
         assert!(hears_all(&case, 2402));
-        case.steward.handle_death(slot(1), Incarnation(1));
+        case.membership_policy.handle_death(slot(1), Incarnation(1));
         assert!(!hears_all(&case, 2402));
         let mut case = Case::new(1);
-        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
+        case.membership_policy.handle_heartbeat(at(2050), slot(1), Incarnation(2));
         assert!(!hears_all(&case, 2051), "another life");
     }
 
@@ -437,7 +440,7 @@ mod tests {
         case.view.no_room = true;
         assert_eq!(case.proposes(2402), None);
         // It may still resync another copy, which may have room.
-        case.steward.handle_heartbeat(at(2403), slot(1), Incarnation(2));
+        case.membership_policy.handle_heartbeat(at(2403), slot(1), Incarnation(2));
         case.view.caught_up = Slots::NONE.with(slot(1));
         assert_eq!(case.proposes(2404), Some((slot(1), Reason::CaughtUp)));
     }
@@ -462,17 +465,17 @@ mod tests {
     #[test]
     fn a_member_that_is_known_to_be_dead_is_removed_at_once() {
         let mut case = Case::new(1);
-        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(1));
+        case.membership_policy.handle_heartbeat(at(2050), slot(1), Incarnation(1));
         assert_eq!(case.proposes(2051), None);
-        case.steward.handle_death(slot(1), Incarnation(1));
+        case.membership_policy.handle_death(slot(1), Incarnation(1));
         assert_eq!(case.proposes(2052), Some((slot(1), Reason::Died)));
         case.goes_on(2052);
         case.view.caught_up = Slots::NONE.with(slot(1));
         assert_eq!(case.proposes(2053), None, "the dead do not join");
-        case.steward.handle_heartbeat(at(2054), slot(1), Incarnation(2));
+        case.membership_policy.handle_heartbeat(at(2054), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2055), Some((slot(1), Reason::CaughtUp)), "its next life may");
         case.goes_on(2055);
-        case.steward.handle_death(slot(1), Incarnation(1));
+        case.membership_policy.handle_death(slot(1), Incarnation(1));
         assert_eq!(case.proposes(2056), None, "old news");
     }
 
@@ -480,40 +483,40 @@ mod tests {
     fn a_copy_is_admitted_if_all_members_reach_it_and_not_soon_after_it_was_overdue() {
         let mut case = Case::new(1);
         case.view.overdue = Slots::NONE.with(slot(1));
-        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(1));
+        case.membership_policy.handle_heartbeat(at(2050), slot(1), Incarnation(1));
         assert_eq!(case.proposes(2051), Some((slot(1), Reason::Overdue)));
         case.goes_on(2051);
         case.view = View { caught_up: Slots::NONE.with(slot(1)), ..View::default() };
         let heard_then = |case: &mut Case, ms: u64| {
-            case.steward.handle_heartbeat(at(ms), slot(1), Incarnation(1));
+            case.membership_policy.handle_heartbeat(at(ms), slot(1), Incarnation(1));
             case.proposes(ms)
         };
         assert_eq!(heard_then(&mut case, 32_050), None);
-        assert_eq!(case.steward.penalty_left(at(32_050), slot(1)), Some(Duration::from_millis(1)));
+        assert_eq!(case.membership_policy.penalty_left(at(32_050), slot(1)), Some(Duration::from_millis(1)));
         case.view.unready = case.view.caught_up;
         assert_eq!(heard_then(&mut case, 32_051), None, "a member would wait for it");
         case.view.unready = Slots::NONE;
         assert_eq!(heard_then(&mut case, 32_052), Some((slot(1), Reason::CaughtUp)));
-        case.steward.handle_overdue(at(32_052), slot(1));
-        case.steward.forget(slot(1));
-        assert_eq!(case.steward.penalty_left(at(32_053), slot(1)), None, "that was another node's");
+        case.membership_policy.handle_overdue(at(32_052), slot(1));
+        case.membership_policy.forget(slot(1));
+        assert_eq!(case.membership_policy.penalty_left(at(32_053), slot(1)), None, "that was another node's");
     }
 
     #[test]
     fn the_death_of_one_node_is_not_that_of_the_next_in_its_slot() {
         let mut case = Case::new(1);
-        case.steward.handle_death(slot(1), Incarnation(1));
-        case.steward.forget(slot(1));
-        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(1));
+        case.membership_policy.handle_death(slot(1), Incarnation(1));
+        case.membership_policy.forget(slot(1));
+        case.membership_policy.handle_heartbeat(at(2050), slot(1), Incarnation(1));
         assert_eq!(case.proposes(2051), None);
     }
 
     #[test]
     fn no_copy_waits_for_the_dead_before_it_continues_alone() {
         let mut case = Case::new(2);
-        case.steward.handle_heartbeat(at(2390), slot(1), Incarnation(1));
+        case.membership_policy.handle_heartbeat(at(2390), slot(1), Incarnation(1));
         assert_eq!(case.proposes(2500), None);
-        case.steward.handle_death(slot(1), Incarnation(1));
+        case.membership_policy.handle_death(slot(1), Incarnation(1));
         assert_eq!(case.proposes(2501), Some((slot(0), Reason::Alone)));
     }
 
@@ -530,24 +533,25 @@ mod tests {
         assert_eq!(case.proposes(2100), None, "the last that was heard of it is its earlier life");
         assert_eq!(case.proposes(2500), None);
         assert_eq!(case.proposes(2501), Some((slot(1), Reason::Silent)), "it has had its time");
-        case.steward.handle_heartbeat(at(2502), slot(1), Incarnation(2));
+        case.membership_policy.handle_heartbeat(at(2502), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2600), None);
     }
 
     #[test]
     fn a_slot_that_is_used_again_has_another_node_s_lives() {
         let mut case = Case::new(1);
-        case.steward.handle_heartbeat(at(2010), slot(1), Incarnation(7));
+        case.membership_policy.handle_heartbeat(at(2010), slot(1), Incarnation(7));
         case.goes_on(2011);
         let config = case.membership.newest().unwrap().drop_copy(slot(1)).unwrap();
         let config = config.add(slot(1), NodeId(3)).unwrap();
         case.leases.set_applied(Revision(4));
         case.membership.learn(config.committed_at(Revision(4)));
         case.membership.poll(at(2012), &case.leases).unwrap();
-        case.steward.forget(slot(1));
-        case.steward.handle_heartbeat(at(2013), slot(1), Incarnation(2));
+        case.membership_policy.forget(slot(1));
+        case.membership_policy.handle_heartbeat(at(2013), slot(1), Incarnation(2));
         case.view.caught_up = Slots::NONE.with(slot(1));
-        let proposal = case.steward.propose(at(2014), &case.membership, &case.leases, case.view).unwrap();
+        let proposal =
+            case.membership_policy.propose(at(2014), &case.membership, &case.leases, case.view).unwrap();
         let joining = Standing::Joining(Incarnation(2));
         assert_eq!(proposal.config.copy(slot(1)).map(|copy| copy.standing), Some(joining));
     }
@@ -555,7 +559,7 @@ mod tests {
     #[test]
     fn a_copy_returns_by_joining() {
         let mut case = Case::new(1);
-        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
+        case.membership_policy.handle_heartbeat(at(2050), slot(1), Incarnation(2));
         case.goes_on(2051);
         assert_eq!(case.proposes(2052), None, "it misses too much");
         case.view.caught_up = Slots::NONE.with(slot(1));
@@ -572,14 +576,14 @@ mod tests {
         let mut case = Case::new(2);
         assert_eq!(case.proposes(2300), None, "the other is alive and will remove this one's last life");
         assert_eq!(case.proposes(2401), Some((slot(0), Reason::Alone)));
-        case.steward.handle_heartbeat(at(2402), slot(1), Incarnation(2));
+        case.membership_policy.handle_heartbeat(at(2402), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2403), Some((slot(0), Reason::Alone)), "the other was restarted, too");
     }
 
     #[test]
     fn no_copy_continues_alone_that_knows_of_a_newer_record() {
         let mut case = Case::new(2);
-        case.steward.handle_heartbeat(at(2402), slot(1), Incarnation(2));
+        case.membership_policy.handle_heartbeat(at(2402), slot(1), Incarnation(2));
         let request = |applied| crate::LeaseRequest { incarnation: Incarnation(2), sent_at: at(0), applied };
         case.leases.handle_request(at(2402), NodeId(2), request(Revision(9)));
         assert_eq!(case.proposes(2403), None, "in what it has not heard of the other may be the only one");

@@ -87,7 +87,7 @@ impl SliceView {
         if self.epoch == epoch { self } else { SliceView { failed, no_room, ..SliceView::CLOSED } }
     }
 
-    /// The view for the steward.
+    /// The view for the membership policy.
     ///
     /// `leaving` are the copies whose nodes have said that they leave; `unready` those that would keep writes
     /// waiting.

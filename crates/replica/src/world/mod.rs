@@ -23,8 +23,8 @@ use crate::canary::Canary;
 use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 use crate::{
     Blocks, Command, Config, Confirmation, Confirmed, DiskFailed, Envelope, Geometry, Incarnation,
-    Membership, NodeId, Outcome, Output, ReadMark, Reason, Receivers, RegionCompare, RegionRead, Replica,
-    Revision, Slot, Standing, Steward, Unreadable, View, wire,
+    Membership, MembershipPolicy, NodeId, Outcome, Output, ReadMark, Reason, Receivers, RegionCompare,
+    RegionRead, Replica, Revision, Slot, Standing, Unreadable, View, wire,
 };
 use disk::{Disk, EMPTY, Ended, LOST};
 use rt::sim::linear::{self, Kind, NEVER, Op};
@@ -70,7 +70,7 @@ struct Node {
     confirms: bool,
     leases: Leases,
     membership: Membership,
-    steward: Steward,
+    membership_policy: MembershipPolicy,
     replica: Replica,
     disk: Disk,
     /// How many of the record's configurations it knows; `None`: it has just started, and will begin with the
@@ -148,7 +148,7 @@ pub struct World {
     pub counts: BTreeMap<&'static str, u64>,
     canary: Option<Canary>,
     /// Whether nodes propose changes themselves.
-    stewards: bool,
+    membership_policies: bool,
     /// Whether nothing is slow any more.
     calm: bool,
     /// How many other nodes have got a copy.
@@ -205,7 +205,7 @@ impl World {
             moment: 1,
             counts: BTreeMap::new(),
             canary,
-            stewards: false,
+            membership_policies: false,
             calm: false,
             newcomers: 0,
             slow_reads: false,
@@ -283,7 +283,7 @@ impl World {
                 let holder = |config: &Config, slot| config.copy(slot).map(|copy| copy.node);
                 let others = Slot::all()
                     .filter(|slot| known.is_none_or(|known| holder(known, *slot) != holder(&config, *slot)));
-                others.for_each(|slot| node.steward.forget(slot));
+                others.for_each(|slot| node.membership_policy.forget(slot));
                 node.membership.learn(config);
             }
         }
@@ -428,8 +428,8 @@ impl World {
                 "a tick that was not needed did something: {}",
                 self.nodes[index].replica.unrest()
             );
-            if self.stewards {
-                self.steward(index);
+            if self.membership_policies {
+                self.membership_policy(index);
             }
             self.look_for_lost(index);
             if let Some(page) = self.nodes[index].replica.poll_idle() {
@@ -439,8 +439,8 @@ impl World {
         }
     }
 
-    /// Commits what the node's steward proposes, unless another node was faster.
-    fn steward(&mut self, index: usize) {
+    /// Commits what the node's membership policy proposes, unless another node was faster.
+    fn membership_policy(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         let view = View {
             caught_up: node.replica.caught_up(),
@@ -451,22 +451,22 @@ impl World {
             ..View::default()
         };
         let now = node.clock(self.now);
-        let proposal = node.steward.propose(now, &node.membership, &node.leases, view);
+        let proposal = node.membership_policy.propose(now, &node.membership, &node.leases, view);
         let newest = node.membership.newest() == self.record.last();
         if let Some(proposal) = proposal.filter(|_| newest && self.reaches_record(index)) {
             let what = match proposal.reason {
-                Reason::Restarted => "steward removes a restarted process",
-                Reason::Silent => "steward removes who is silent",
-                Reason::Died => "steward removes the dead",
-                Reason::Complete => "steward promotes",
-                Reason::CaughtUp => "steward admits",
-                Reason::Alone => "steward goes on alone",
-                Reason::Overdue => "steward removes who owes acknowledgements",
-                Reason::Unreadable => "steward removes whom it cannot read all for",
-                Reason::DiskFailed | Reason::NoSpace => "steward steps back",
-                Reason::Unrepaired => "steward steps back from a bad block",
+                Reason::Restarted => "membership policy removes a restarted process",
+                Reason::Silent => "membership policy removes who is silent",
+                Reason::Died => "membership policy removes the dead",
+                Reason::Complete => "membership policy promotes",
+                Reason::CaughtUp => "membership policy admits",
+                Reason::Alone => "membership policy goes on alone",
+                Reason::Overdue => "membership policy removes who owes acknowledgements",
+                Reason::Unreadable => "membership policy removes whom it cannot read all for",
+                Reason::DiskFailed | Reason::NoSpace => "membership policy steps back",
+                Reason::Unrepaired => "membership policy steps back from a bad block",
                 Reason::DiskFailing | Reason::DiskSilent => unreachable!("drivers find that out"),
-                Reason::SourceFailed => "steward lets go of who joins",
+                Reason::SourceFailed => "membership policy lets go of who joins",
                 Reason::Leaves => unreachable!("nobody is said to be so here"),
             };
             self.commit(proposal.config, what);
@@ -653,7 +653,7 @@ impl World {
         }
         node.leases = Leases::new(clock, node.incarnation, TERMS);
         node.membership = Membership::new(slot(index), node.incarnation);
-        node.steward = Steward::new(clock, slot(index), node.incarnation, SILENCE_MAX);
+        node.membership_policy = MembershipPolicy::new(clock, slot(index), node.incarnation, SILENCE_MAX);
         node.replica = Replica::new(slot(index), node.incarnation, GEOMETRY, node.disk.map());
         (node.learned, node.known) = (None, None);
         for other in (0..self.nodes.len()).filter(|other| *other != index) {
@@ -688,7 +688,7 @@ impl Node {
             confirms: false,
             leases: Leases::new(Instant(0), incarnation, TERMS),
             membership: Membership::new(slot(index), incarnation),
-            steward: Steward::new(Instant(0), slot(index), incarnation, SILENCE_MAX),
+            membership_policy: MembershipPolicy::new(Instant(0), slot(index), incarnation, SILENCE_MAX),
             replica: Replica::new(slot(index), incarnation, GEOMETRY, Disk::new(GEOMETRY, slot(index)).map()),
             disk: Disk::new(GEOMETRY, slot(index)),
             learned: None,
@@ -705,7 +705,7 @@ impl Node {
         };
         let now = node.clock(Instant(1_000_000_000));
         node.leases = Leases::new(now, incarnation, TERMS);
-        node.steward = Steward::new(now, slot(index), incarnation, SILENCE_MAX);
+        node.membership_policy = MembershipPolicy::new(now, slot(index), incarnation, SILENCE_MAX);
         node
     }
 

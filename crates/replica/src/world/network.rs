@@ -23,7 +23,7 @@ impl World {
                     Packet::Fetch(number, blocks) => self.serve(to, from, number, blocks),
                     Packet::Fetched(number, values) => self.handle_fetched(to, number, values),
                     Packet::Ask(request) => {
-                        node.steward.handle_heartbeat(now, slot(from), request.incarnation);
+                        node.membership_policy.handle_heartbeat(now, slot(from), request.incarnation);
                         if let Some(grant) = node.leases.handle_request(now, sender, request) {
                             self.send(to, from, Packet::Give(grant));
                         }
@@ -51,7 +51,7 @@ impl World {
             node.leases.handle_death(id, life);
             let copy = node.membership.newest().and_then(|newest| newest.copy(slot(of)));
             if copy.is_some_and(|copy| copy.node == id) {
-                node.steward.handle_death(slot(of), life);
+                node.membership_policy.handle_death(slot(of), life);
             }
         }
     }

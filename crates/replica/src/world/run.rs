@@ -126,7 +126,7 @@ pub fn run_with(seed: u64, canary: Option<Canary>, confirms: Confirms) -> BTreeM
     let mut plan = Plan::new(seed, bad_blocks);
     let copies = [2, 2, 3, 3, 3, 4][plan.rng.below(6) as usize];
     let mut world = World::new(seed, copies, canary);
-    world.stewards = plan.rng.one_in(2);
+    world.membership_policies = plan.rng.one_in(2);
     world.slow_reads = seed % 4 == 3;
     // Clocks stop only where reads are confirmed: elsewhere that is a known risk.
     for node in world.nodes.iter_mut().filter(|_| plan.clock_stops > 0) {
@@ -223,9 +223,9 @@ impl World {
         }
     }
 
-    /// Everything works again, and the stewards let all copies join.
+    /// Everything works again, and the membership policies let all copies join.
     fn make_peace(&mut self, plan: &mut Rng) {
-        (self.stewards, self.calm) = (true, true);
+        (self.membership_policies, self.calm) = (true, true);
         (0..self.nodes.len()).for_each(|index| self.end_standstill(index));
         let now = self.now;
         self.nodes.iter_mut().for_each(|node| node.record_gone_until = now);

@@ -29,14 +29,14 @@ const FLOORS: [(&str, u64); 31] = [
     ("isolation", 9900),
     ("copy taken away", 2800),
     ("copy added", 2800),
-    ("steward removes a restarted process", 290),
-    ("steward removes who is silent", 2500),
+    ("membership policy removes a restarted process", 290),
+    ("membership policy removes who is silent", 2500),
     ("death told", 10_000),
-    ("steward removes the dead", 230),
-    ("steward promotes", 4100),
-    ("steward admits", 5400),
-    ("steward goes on alone", 2100),
-    ("steward removes who owes acknowledgements", 360),
+    ("membership policy removes the dead", 230),
+    ("membership policy promotes", 4100),
+    ("membership policy admits", 5400),
+    ("membership policy goes on alone", 2100),
+    ("membership policy removes who owes acknowledgements", 360),
     ("region found equal", 2000),
     ("region found different", 10_000),
     ("process stood still", 200),
@@ -269,7 +269,7 @@ fn what_no_copy_can_read(seed: u64, canary: Option<Canary>) -> Result<u64, linea
         world.steps(10);
     });
     world.spoil(0, BLOCK, true);
-    world.stewards = true;
+    world.membership_policies = true;
     let mut steps = 0;
     while world.record.last().unwrap().in_sync().len() < 2 {
         world.step();
@@ -281,7 +281,7 @@ fn what_no_copy_can_read(seed: u64, canary: Option<Canary>) -> Result<u64, linea
         );
     }
     world.steps(100);
-    world.stewards = false;
+    world.membership_policies = false;
     if canary.is_none() {
         world.check_map();
     }
@@ -459,7 +459,7 @@ fn links_break_while_a_disk_hangs(seed: u64, canary: Option<Canary>) -> u64 {
         }
     }
     world.nodes[1].disk.answer();
-    world.stewards = true;
+    world.membership_policies = true;
     world.steps(8000);
     assert_eq!(world.record.last().unwrap().in_sync().len(), 2, "{}", world.nodes[1].replica.unrest());
     given

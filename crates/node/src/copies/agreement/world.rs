@@ -119,7 +119,7 @@ enum Step {
     Abandon(usize),
     Crash(usize),
     Start(usize),
-    Steward(usize),
+    MembershipPolicy(usize),
 }
 
 impl Node {
@@ -370,7 +370,7 @@ impl World {
     }
 
     /// Changes the configuration as a copy in sync, or the last one that is back, would.
-    fn steward(&mut self, at: usize, calm: bool) {
+    fn membership_policy(&mut self, at: usize, calm: bool) {
         let (newest, node) = (self.newest(), &self.nodes[at]);
         if !node.up || node.epoch != Some(newest) {
             return;
@@ -425,7 +425,7 @@ impl World {
                 steps.push(Step::Start(at));
                 continue;
             }
-            steps.push(Step::Steward(at));
+            steps.push(Step::MembershipPolicy(at));
             if node.taking.is_some() {
                 steps.extend([Step::Work(at); 2]);
             }
@@ -483,7 +483,7 @@ impl World {
             }
             Step::Crash(at) => self.nodes[at].up = false,
             Step::Start(at) => self.nodes[at] = self.nodes[at].restarted(),
-            Step::Steward(at) => self.steward(at, calm),
+            Step::MembershipPolicy(at) => self.membership_policy(at, calm),
         }
         for at in 0..self.nodes.len() {
             let node = &self.nodes[at];

@@ -375,7 +375,7 @@ impl World {
     }
 
     /// Changes the configuration as a copy in sync, or the last one that is back, would.
-    fn steward(&mut self, at: usize, calm: bool) {
+    fn membership_policy(&mut self, at: usize, calm: bool) {
         let newest = self.newest();
         let config = self.configs[newest].clone();
         let me = Incarnation(self.nodes[at].life);

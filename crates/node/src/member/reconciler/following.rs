@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base::{ByteLen, Instant};
 use cluster::{Event, Watch};
-use replica::{Activation, Membership, NodeId, Revision, SILENCE_MAX, Slot, Steward};
+use replica::{Activation, Membership, MembershipPolicy, NodeId, Revision, SILENCE_MAX, Slot};
 use store::VolumeId;
 
 use super::agreement::Agreement;
@@ -148,7 +148,7 @@ impl Reconciler {
             slot,
             made,
             membership: Membership::new(slot, life),
-            steward: Steward::new(rt::now(), slot, life, SILENCE_MAX),
+            membership_policy: MembershipPolicy::new(rt::now(), slot, life, SILENCE_MAX),
             blank: false,
             open: false,
             whole: true,
@@ -178,7 +178,7 @@ impl Reconciler {
             if let Some(slot) = copy.slot()
                 && kept.entry.copy_in(slot).is_none_or(|before| before.node != copy.node)
             {
-                kept.steward.forget(slot);
+                kept.membership_policy.forget(slot);
             }
         }
         if entry.reason == Cause::Overdue {
@@ -186,7 +186,7 @@ impl Reconciler {
                 entry.copy_in(slot).is_some_and(|copy| copy.standing == StandingEntry::Outside)
             };
             let taken_out = Slot::all().filter(|slot| is_out(&entry, *slot) && !is_out(&kept.entry, *slot));
-            taken_out.for_each(|slot| kept.steward.handle_overdue(rt::now(), slot));
+            taken_out.for_each(|slot| kept.membership_policy.handle_overdue(rt::now(), slot));
         }
         (kept.entry, kept.revision, kept.proposing) = (entry, cluster::Revision(revision.0), false);
         // If the volume has other copies, what is here is older than theirs: it is looked at again.

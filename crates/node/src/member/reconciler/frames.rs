@@ -47,7 +47,7 @@ impl Reconciler {
         self.copies.with_leases(|leases| leases.handle_death(of, life));
         for kept in self.volumes_mut().values_mut() {
             if let Some((slot, _)) = kept.entry.copy_on(of) {
-                kept.steward.handle_death(slot, life);
+                kept.membership_policy.handle_death(slot, life);
             }
         }
         self.with_engine(|engine| engine.died(of));

@@ -46,7 +46,7 @@ use std::time::Duration;
 use base::Instant;
 use cluster::{Everything, Outcome, Store, Transaction, Watch};
 use link::{ClusterId, Link, Links};
-use replica::{Config, Incarnation, Membership, NodeId, Revision, Slot, Steward};
+use replica::{Config, Incarnation, Membership, MembershipPolicy, NodeId, Revision, Slot};
 use rt::Task;
 use rt::sync::{Notify, Semaphore, Sender};
 use serde::Serialize;
@@ -173,7 +173,7 @@ struct Kept {
     /// Which copy it is: [`CopyEntry::made`].
     made: u64,
     membership: Membership,
-    steward: Steward,
+    membership_policy: MembershipPolicy,
     /// The disk no longer holds what it held when this copy was in sync: the copy cannot continue alone.
     blank: bool,
     /// Its slices are open.

@@ -101,7 +101,7 @@ fn not_whole(kept: &Kept) -> Option<SliceSync> {
 }
 
 impl Reconciler {
-    /// Commits what the stewards of all volumes propose.
+    /// Commits what the membership policies of all volumes propose.
     ///
     /// It runs up to twenty times a second, so it looks at some volumes in each turn of this core.
     ///
@@ -124,7 +124,7 @@ impl Reconciler {
                     rest = false;
                     return;
                 }
-                let proposal = self.stewarded(&look, &views, id, kept);
+                let proposal = self.proposed_by_policy(&look, &views, id, kept);
                 let proposal = proposal.or_else(|| self.dropped(&look, id, kept));
                 rest = rest && proposal.is_none() && self.is_at_rest(&look, &views, kept);
                 let settles = proposal.is_none() && self.is_to_settle(&look, id, kept);
@@ -163,25 +163,31 @@ impl Reconciler {
             && config.in_sync() == config.configured()
             && self.is_in_sync(kept, config)
             && self.leaving(look, &kept.entry).is_empty()
-            && kept.steward.hears_all(look.now, config)
+            && kept.membership_policy.hears_all(look.now, config)
     }
 
-    /// Tells the steward of a volume when the nodes of the other copies were last heard.
+    /// Tells the membership policy of a volume when the nodes of the other copies were last heard.
     ///
     /// With each heartbeat this would be a thousand times as much work on a node with a thousand volumes.
-    fn tell_steward(&self, kept: &mut Kept) {
+    fn tell_membership_policy(&self, kept: &mut Kept) {
         let peers = self.peers.borrow();
         for copy in &kept.entry.copies {
             if let Some(peer) = peers.get(&NodeId(copy.node))
                 && let (Some(slot), Some(life), Some(at)) = (copy.slot(), peer.life, peer.heard)
             {
-                kept.steward.handle_heartbeat(at, slot, life);
+                kept.membership_policy.handle_heartbeat(at, slot, life);
             }
         }
     }
 
-    /// What the steward of a volume proposes.
-    fn stewarded(&self, look: &Look, views: &Views, id: VolumeId, kept: &mut Kept) -> Option<Proposal> {
+    /// What the membership policy of a volume proposes.
+    fn proposed_by_policy(
+        &self,
+        look: &Look,
+        views: &Views,
+        id: VolumeId,
+        kept: &mut Kept,
+    ) -> Option<Proposal> {
         if !(kept.open || kept.reopens) || kept.proposing || self.waits(look, id, kept) {
             return None;
         }
@@ -195,8 +201,9 @@ impl Reconciler {
             false => self.unready(look.now, &kept.entry),
         };
         let view = view.with(self.leaving(look, &kept.entry), unready);
-        self.tell_steward(kept);
-        let proposal = kept.steward.propose(look.now, &kept.membership, &self.copies.leases(), view)?;
+        self.tell_membership_policy(kept);
+        let proposal =
+            kept.membership_policy.propose(look.now, &kept.membership, &self.copies.leases(), view)?;
         let lost = proposal.reason == Reason::Alone && (kept.blank || !takes_part);
         (!lost).then_some(proposal)
     }
@@ -314,7 +321,7 @@ impl Reconciler {
         }
         let volumes = self.volumes.borrow();
         let kept = volumes.get(&VolumeId::parse(&entry.id)?)?;
-        kept.steward.penalty_left(now, slot).map(KeptOut::Penalty)
+        kept.membership_policy.penalty_left(now, slot).map(KeptOut::Penalty)
     }
 
     fn commit_proposal(self: &Rc<Self>, id: VolumeId, proposal: Proposal) {
@@ -389,8 +396,9 @@ impl Reconciler {
     ///
     /// Only while all members are heard, so that a decision can be expected.
     fn is_to_settle(&self, look: &Look, id: VolumeId, kept: &Kept) -> bool {
-        let hears_all =
-            |config: &Config| self.is_in_sync(kept, config) && kept.steward.hears_all(look.now, config);
+        let hears_all = |config: &Config| {
+            self.is_in_sync(kept, config) && kept.membership_policy.hears_all(look.now, config)
+        };
         kept.may_have_left()
             && kept.open
             && !kept.proposing

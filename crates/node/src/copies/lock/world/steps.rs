@@ -13,7 +13,7 @@ enum Step {
     Come(usize, u64),
     Settled(usize, u64),
     Follow(usize),
-    Steward(usize),
+    MembershipPolicy(usize),
     Lock(usize),
     Advance(usize, usize),
     /// A command gives up, or answers that its outcome is unknown.
@@ -70,7 +70,7 @@ impl World {
                 steps.push(Step::Follow(at));
             }
             if calm || self.rng.one_in(8) {
-                steps.push(Step::Steward(at));
+                steps.push(Step::MembershipPolicy(at));
             }
             if node.detached {
                 steps.push(Step::Attach(at));
@@ -133,7 +133,7 @@ impl World {
                 self.tell(at, |locks| locks.handle_settled(claim));
             }
             Step::Follow(at) => self.follow(at),
-            Step::Steward(at) => self.steward(at, calm),
+            Step::MembershipPolicy(at) => self.membership_policy(at, calm),
             Step::Lock(at) => {
                 let range = self.any_range();
                 self.lock(at, range);
