@@ -9,7 +9,7 @@ use crate::{
     Blocks, Config, Digest, Epoch, LostBlocks, LostUnits, Payload, Regions, Slot, Slots, Standing, Timestamp,
 };
 
-use super::debt::Owed;
+use super::pending_acks::PendingAck;
 use super::{DiskFailed, DiskFault, LOST_UNIT, Output, RegionCompare, Replica};
 
 /// The resync to here, if there is one.
@@ -215,7 +215,7 @@ impl Replica {
         if self.joiner.stage == Stage::Bulk {
             // A copy outside takes nothing but regions, and gets those again that it did not confirm.
             self.media.abandon();
-            self.debts.clear();
+            self.pending_acks.clear();
         }
         if self.is_behind() && !makes(Canary::AskEarly) {
             return;
@@ -430,8 +430,8 @@ impl Replica {
             if makes(Canary::PromoteEarly) {
                 writes.clear();
             }
-            if let Some(owed) = self.debts.add(writes, Owed::Region(sync, region)) {
-                self.settle_debt(owed);
+            if let Some(ack) = self.pending_acks.add(writes, PendingAck::Region(sync, region)) {
+                self.release_ack(ack);
             }
         }
     }
@@ -465,7 +465,7 @@ impl Replica {
     pub fn put_off(&mut self, id: ApplyId) -> bool {
         let may = self.may_put_off(id);
         if may {
-            self.debts.put_off(id);
+            self.pending_acks.put_off(id);
             self.handle_applied(id, Ok(()));
         }
         may
@@ -473,7 +473,7 @@ impl Replica {
 
     /// Whether a write that was handed out belongs to a region that was put off because of another write.
     pub fn is_put_off(&self, id: ApplyId) -> bool {
-        self.debts.is_put_off(id)
+        self.pending_acks.is_put_off(id)
     }
 
     /// All writes to the region have ended, and one of them found no room.

@@ -6,13 +6,13 @@
 //!
 //! A write that a host gave to this copy is a *round*: this copy sends it to all members, and the round ends
 //! when each of them has it on its disk. What a copy owes to others until its disk has done something is a
-//! *debt*. Rounds are in `write.rs`, debts in `debt.rs`, reads in `read.rs`, the two sides of a resync in
+//! *debt*. Rounds are in `write.rs`, debts in `number.rs`, reads in `read.rs`, the two sides of a resync in
 //! `source.rs` and `joiner.rs`.
 
 mod clear;
 mod confirm;
-mod debt;
 mod joiner;
+mod pending_acks;
 mod read;
 mod repair;
 mod source;
@@ -30,8 +30,8 @@ use crate::{
     Activation, Blocks, Config, Digest, Epoch, Geometry, Incarnation, Slot, Slots, Standing, Timestamp,
 };
 use confirm::Probes;
-use debt::{Debts, Owed};
 use joiner::Joiner;
+use pending_acks::{PendingAck, PendingAcks};
 use source::Source;
 use write::Round;
 
@@ -145,7 +145,7 @@ pub struct Replica {
     validations: Vec<(Blocks, Timestamp)>,
     /// A member has asked for that while writes were under way: the next message about it must not wait.
     asked_validation: bool,
-    debts: Debts,
+    pending_acks: PendingAcks,
     /// Reads that wait until other members confirm them.
     probes: Probes,
     /// The floor of each member, as far as it has reported one in this epoch.
@@ -217,7 +217,7 @@ impl Replica {
             last_read: 0,
             validations: Vec::new(),
             asked_validation: false,
-            debts: Debts::default(),
+            pending_acks: PendingAcks::default(),
             probes: Probes::default(),
             floors: [None; Slot::MAX],
             noted_since: Epoch(0),
@@ -301,7 +301,7 @@ impl Replica {
                 self.media.drop_intents_but(self.others());
             }
         }
-        self.debts.clear();
+        self.pending_acks.clear();
         if self.failed.is_some() {
             return;
         }
@@ -495,8 +495,8 @@ impl Replica {
         }
         if let Some(blocks) = self.media.end(id) {
             self.table.applied(blocks, id);
-            for owed in self.debts.pay(id) {
-                self.settle_debt(owed);
+            for ack in self.pending_acks.complete(id) {
+                self.release_ack(ack);
             }
         }
         // A resync may have waited for this.
@@ -634,14 +634,14 @@ impl Replica {
         self.rounds.is_empty()
             && self.validations.is_empty()
             && self.table.is_empty()
-            && self.debts.is_empty()
+            && self.pending_acks.is_empty()
             && self.outputs.is_empty()
     }
 
     /// Describes what keeps the copy from being at rest, for debugging.
     pub fn unrest(&self) -> String {
         let rounds: Vec<_> = self.rounds.values().map(|round| (round.ts, round.waiting)).collect();
-        let Replica { debts, table, joiner, sources, epochs, linked, synced, .. } = self;
+        let Replica { pending_acks, table, joiner, sources, epochs, linked, synced, .. } = self;
         let (invalid, valid) = table.count();
         format!(
             "rounds {rounds:?}, {debts:?}, {invalid} blocks' entries invalid, {valid} valid, {joiner:?}, {sources:?}, {epochs:?}, linked {linked:?}, synced {synced:?}"
@@ -669,12 +669,12 @@ impl Replica {
         }
     }
 
-    fn settle_debt(&mut self, owed: Owed) {
-        match owed {
-            Owed::Own(round) => self.handle_acknowledge(self.me, round),
-            Owed::Peer(slot, round) => self.send(slot, Message::Acknowledge { rounds: vec![round] }),
-            Owed::Region(sync, region) => self.handle_region_applied(sync, region),
-            Owed::RegionLater(sync, region) => self.handle_region_put_off(sync, region),
+    fn release_ack(&mut self, ack: PendingAck) {
+        match ack {
+            PendingAck::Own(round) => self.handle_acknowledge(self.me, round),
+            PendingAck::Peer(slot, round) => self.send(slot, Message::Acknowledge { rounds: vec![round] }),
+            PendingAck::Region(sync, region) => self.handle_region_applied(sync, region),
+            PendingAck::RegionLater(sync, region) => self.handle_region_put_off(sync, region),
         }
     }
 }

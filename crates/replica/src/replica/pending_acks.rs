@@ -1,4 +1,4 @@
-//! What a copy owes to others until its local writes have ended.
+//! Acknowledgements, and what else the others are told, that wait until writes of this copy have ended.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use crate::{Slot, Timestamp};
 
 use super::{Blocks, Canary, Replica, makes};
 
-/// What is owed, and to whom.
+/// What is sent once the writes have ended, and to which copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owed {
+pub(super) enum PendingAck {
     /// This copy's part of its own round.
     Own(RoundId),
     /// An acknowledgement.
@@ -21,80 +21,79 @@ pub(super) enum Owed {
     RegionLater(SyncId, u64),
 }
 
-/// The debts of a copy.
+/// What waits for writes of a copy.
 #[derive(Debug, Default)]
-pub(super) struct Debts {
+pub(super) struct PendingAcks {
     last: u64,
-    /// By number: how many writes have not ended, and what is due when they have.
-    open: BTreeMap<u64, (usize, Owed)>,
+    /// By number: how many writes have not ended, and what is sent when they have.
+    open: BTreeMap<u64, (usize, PendingAck)>,
     by_apply: BTreeMap<ApplyId, Vec<u64>>,
 }
 
-impl Debts {
-    /// Adds a debt that is due when all these writes, each named once, have ended. Returns it if it is due
-    /// now.
-    pub fn add(&mut self, writes: Vec<ApplyId>, owed: Owed) -> Option<Owed> {
+impl PendingAcks {
+    /// Adds what is sent when all these writes, each named once, have ended. Returns it if they have already.
+    pub fn add(&mut self, writes: Vec<ApplyId>, ack: PendingAck) -> Option<PendingAck> {
         if writes.is_empty() {
-            return Some(owed);
+            return Some(ack);
         }
         self.last += 1;
         for write in &writes {
             self.by_apply.entry(*write).or_default().push(self.last);
         }
-        self.open.insert(self.last, (writes.len(), owed));
+        self.open.insert(self.last, (writes.len(), ack));
         None
     }
 
     /// The write, which has not ended, finds no room: regions that need it are not on the disk afterwards.
     ///
-    /// What is owed for them is due as before, when their other writes have ended, too.
+    /// They are acknowledged as such when their other writes have ended, too.
     pub fn put_off(&mut self, write: ApplyId) {
-        for debt in self.by_apply.get(&write).into_iter().flatten() {
-            if let Some((_, owed)) = self.open.get_mut(debt)
-                && let Owed::Region(sync, region) = *owed
+        for number in self.by_apply.get(&write).into_iter().flatten() {
+            if let Some((_, ack)) = self.open.get_mut(number)
+                && let PendingAck::Region(sync, region) = *ack
             {
-                *owed = Owed::RegionLater(sync, region);
+                *ack = PendingAck::RegionLater(sync, region);
             }
         }
     }
 
     /// Whether another write of a region that needs this one was put off.
     pub fn is_put_off(&self, write: ApplyId) -> bool {
-        let debts = self.by_apply.get(&write).into_iter().flatten();
-        let mut owed = debts.filter_map(|debt| self.open.get(debt));
-        owed.any(|(_, owed)| matches!(owed, Owed::RegionLater(..)))
+        let numbers = self.by_apply.get(&write).into_iter().flatten();
+        let mut acks = numbers.filter_map(|number| self.open.get(number));
+        acks.any(|(_, ack)| matches!(ack, PendingAck::RegionLater(..)))
     }
 
-    /// The write has ended. Returns what is due.
-    pub fn pay(&mut self, write: ApplyId) -> Vec<Owed> {
+    /// The write has ended. Returns what is to be sent now.
+    pub fn complete(&mut self, write: ApplyId) -> Vec<PendingAck> {
         let mut due = Vec::new();
-        for debt in self.by_apply.remove(&write).unwrap_or_default() {
-            let Some((writes, owed)) = self.open.get_mut(&debt) else { continue };
+        for number in self.by_apply.remove(&write).unwrap_or_default() {
+            let Some((writes, ack)) = self.open.get_mut(&number) else { continue };
             *writes -= 1;
             if *writes == 0 {
-                due.push(*owed);
-                self.open.remove(&debt);
+                due.push(*ack);
+                self.open.remove(&number);
             }
         }
         due
     }
 
-    /// Forgets all debts: rounds and resyncs end with their epoch, and a copy that still wants something asks
-    /// again.
+    /// Forgets everything: rounds and resyncs end with their epoch, and a copy that still wants something
+    /// asks again.
     pub fn clear(&mut self) {
         self.open.clear();
         self.by_apply.clear();
     }
 
-    /// Whether nothing is owed.
+    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 }
 
 impl Replica {
-    /// Owes something until all that the table has for the blocks is on the disk.
-    pub(super) fn owe(&mut self, blocks: Blocks, ts: Timestamp, owed: Owed) {
+    /// Acknowledges when all that the table has for the blocks is on the disk.
+    pub(super) fn ack_when_written(&mut self, blocks: Blocks, ts: Timestamp, ack: PendingAck) {
         let writes = if makes(Canary::AckSuperseded) {
             self.table
                 .within(blocks)
@@ -104,8 +103,8 @@ impl Replica {
         } else {
             self.table.under_way(blocks)
         };
-        if let Some(owed) = self.debts.add(writes, owed) {
-            self.settle_debt(owed);
+        if let Some(ack) = self.pending_acks.add(writes, ack) {
+            self.release_ack(ack);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::message::{Message, RoundId};
 use crate::table::Entry;
 use crate::{ApplyKind, Blocks, Payload, Slot, Slots, Standing, Timestamp};
 
-use super::debt::Owed;
+use super::pending_acks::PendingAck;
 use super::{Command, Outcome, Output, Replica, Unwritable};
 
 /// After this many ticks an acknowledgement is overdue: 2 seconds. No working disk takes that long, and
@@ -91,7 +91,7 @@ impl Replica {
             self.send(slot, Message::Invalidate { round, ts, blocks, payload: payload.clone() });
         }
         self.rounds.insert(round, Round { ts, blocks, payload, waiting, since: self.ticks, command });
-        self.owe(blocks, ts, Owed::Own(round));
+        self.ack_when_written(blocks, ts, PendingAck::Own(round));
     }
 
     pub(super) fn handle_invalidate(
@@ -113,7 +113,7 @@ impl Replica {
             self.clock = self.clock.max(ts.counter);
         }
         self.take(blocks, ts, &payload);
-        self.owe(blocks, ts, Owed::Peer(from, round));
+        self.ack_when_written(blocks, ts, PendingAck::Peer(from, round));
         self.owe_regions();
     }
 
