@@ -46,33 +46,33 @@ impl fmt::Debug for Show {
 }
 
 /// The result of a request that another node forwarded: the answer, or why it was not begun.
-pub type Carried = Pin<Box<dyn Future<Output = Result<String, Refused>>>>;
+pub type ForwardedResult = Pin<Box<dyn Future<Output = Result<String, Refused>>>>;
 
-/// See [`Config::carry`].
+/// See [`Config::execute_forwarded`].
 #[derive(Clone)]
-pub struct Carry(Arc<dyn Fn(String) -> Carried + Send + Sync>);
+pub struct ExecuteForwarded(Arc<dyn Fn(String) -> ForwardedResult + Send + Sync>);
 
-impl Carry {
+impl ExecuteForwarded {
     /// Calls this function, on core 0.
-    pub fn new(carry: impl Fn(String) -> Carried + Send + Sync + 'static) -> Carry {
-        Carry(Arc::new(carry))
+    pub fn new(execute: impl Fn(String) -> ForwardedResult + Send + Sync + 'static) -> ExecuteForwarded {
+        ExecuteForwarded(Arc::new(execute))
     }
 
     /// Executes `request`.
-    pub fn carry(&self, request: String) -> Carried {
+    pub fn execute(&self, request: String) -> ForwardedResult {
         (self.0)(request)
     }
 }
 
-impl Default for Carry {
-    fn default() -> Carry {
-        Carry::new(|_| Box::pin(async { Err(Refused::UnknownRequest) }))
+impl Default for ExecuteForwarded {
+    fn default() -> ExecuteForwarded {
+        ExecuteForwarded::new(|_| Box::pin(async { Err(Refused::UnknownRequest) }))
     }
 }
 
-impl fmt::Debug for Carry {
+impl fmt::Debug for ExecuteForwarded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Carry")
+        f.write_str("ExecuteForwarded")
     }
 }
 
@@ -129,7 +129,7 @@ pub struct Config {
     pub show: Show,
     /// Executes requests for other nodes of the cluster, which cannot execute them because they have no copy
     /// of the volume.
-    pub carry: Carry,
+    pub execute_forwarded: ExecuteForwarded,
     /// Sets floating addresses on the machine's network devices, and removes them.
     pub devices: Devices,
     /// The wall clock, in seconds since 1970. Tokens expire by it.
@@ -197,7 +197,7 @@ impl Default for Config {
             record: RecordEngine::Embedded,
             first_place: None,
             show: Show::default(),
-            carry: Carry::default(),
+            execute_forwarded: ExecuteForwarded::default(),
             devices: Devices::default(),
             unix_now: || 0,
         }

@@ -18,15 +18,16 @@ use crate::member::{ClusterError, Reconciler};
 use crate::shard::Shard;
 
 /// How long another node may take for a forwarded change: a request makes at most two.
-pub const CARRY_DEADLINE: Duration = Duration::from_secs(105);
+pub const FORWARD_DEADLINE: Duration = Duration::from_secs(105);
 
-const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < CARRY_DEADLINE.as_secs());
+const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < FORWARD_DEADLINE.as_secs());
 
 /// How long to wait if the executing node is behind the requesting one in the record, or the other way round
 /// afterwards, so that the next request finds what was done.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A request that another node is to execute. Only [`Config::carry`](crate::Config::carry) interprets it.
+/// A request that another node is to execute. Only
+/// [`Config::execute_forwarded`](crate::Config::execute_forwarded) interprets it.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The request, in the form that the other node reads.
@@ -38,13 +39,13 @@ pub struct Request {
 
 impl Request {
     fn deadline(&self) -> Duration {
-        if self.changes { CARRY_DEADLINE } else { SHOW_DEADLINE }
+        if self.changes { FORWARD_DEADLINE } else { SHOW_DEADLINE }
     }
 }
 
 /// The result of forwarding a request.
 #[derive(Clone, Debug)]
-pub enum Passage {
+pub enum ForwardOutcome {
     /// This node must execute it: it has the volume, or no node has; or it is the node that the request
     /// names.
     Stays,
@@ -76,12 +77,12 @@ pub enum NotBegun {
 impl Control {
     /// Forwards a request about a volume, by name or identity, to a node that has a copy, unless this node
     /// has one.
-    pub async fn pass_on(&self, volume: &str, request: &Request) -> Passage {
-        let Ok(reconciler) = self.reconciler() else { return Passage::Stays };
+    pub async fn forward(&self, volume: &str, request: &Request) -> ForwardOutcome {
+        let Ok(reconciler) = self.reconciler() else { return ForwardOutcome::Stays };
         if self.has_here(&reconciler, volume) {
-            return Passage::Stays;
+            return ForwardOutcome::Stays;
         }
-        let Ok((_, entry)) = entry_named(&reconciler, volume) else { return Passage::Stays };
+        let Ok((_, entry)) = entry_named(&reconciler, volume) else { return ForwardOutcome::Stays };
         let mut copies = entry.copies.clone();
         // A node whose copy is in sync has it open.
         let worth = |copy: &CopyEntry| {
@@ -96,20 +97,20 @@ impl Control {
                 request: request.text.clone(),
             };
             match try_node(&reconciler, NodeId(copy.node), ask, request).await {
-                Passage::Refused(by) => refused.extend(by),
+                ForwardOutcome::Refused(by) => refused.extend(by),
                 passage => return passage,
             }
         }
-        Passage::Refused(refused)
+        ForwardOutcome::Refused(refused)
     }
 
     /// Forwards a request about a node's own objects to that node, unless it is this one.
     ///
     /// # Errors
     /// This node does not take part in its cluster; the other node is not in it.
-    pub async fn pass_on_to(&self, node: u16, request: &Request) -> Result<Passage> {
+    pub async fn forward_to(&self, node: u16, request: &Request) -> Result<ForwardOutcome> {
         if self.is_me(node) {
-            return Ok(Passage::Stays);
+            return Ok(ForwardOutcome::Stays);
         }
         let (reconciler, number) = (self.reconciler()?, NodeId(node));
         if reconciler.get::<NodeEntry>(&node_key(number)).is_none() {
@@ -126,7 +127,7 @@ impl Control {
     pub fn check_is_here(&self, node: Option<u16>) -> Result<()> {
         match node.is_none_or(|node| self.is_me(node)) {
             true => Ok(()),
-            false => Err(ControlError::Internal("a request for another node was not passed on")),
+            false => Err(ControlError::Internal("a request for another node was not forwarded")),
         }
     }
 
@@ -140,7 +141,7 @@ impl Control {
     ///
     /// # Errors
     /// Why it was not begun.
-    pub(super) async fn carry_out_for(
+    pub(super) async fn execute_for(
         &self,
         reconciler: &Reconciler,
         volume: &str,
@@ -154,7 +155,7 @@ impl Control {
         if !self.has_here(reconciler, volume) {
             return Err(Refused::CopyGone);
         }
-        carried(reconciler, request).await
+        execute(reconciler, request).await
     }
 
     /// Whether this node has usable data of the volume. What is left of a removed copy does not count.
@@ -169,13 +170,13 @@ impl Control {
 ///
 /// # Errors
 /// Why it was not begun.
-pub(super) async fn carry_out_here(
+pub(super) async fn execute_here(
     reconciler: &Reconciler,
     revision: u64,
     request: String,
 ) -> Result<CarriedOut, Refused> {
     follow(reconciler, revision).await?;
-    carried(reconciler, request).await
+    execute(reconciler, request).await
 }
 
 /// Catches up with the requesting node's state of the record. Otherwise, what was just created or renamed
@@ -187,16 +188,16 @@ async fn follow(reconciler: &Reconciler, revision: u64) -> Result<(), Refused> {
     }
 }
 
-async fn carried(reconciler: &Reconciler, request: String) -> Result<CarriedOut, Refused> {
-    let carry = Shard::current().config().carry.clone();
-    let answer = carry.carry(request).await?;
+async fn execute(reconciler: &Reconciler, request: String) -> Result<CarriedOut, Refused> {
+    let execute = Shard::current().config().execute_forwarded.clone();
+    let answer = execute.execute(request).await?;
     Ok(CarriedOut { answer, revision: reconciler.acts_by().0 })
 }
 
 /// The result at one node.
-async fn try_node(reconciler: &Rc<Reconciler>, node: NodeId, ask: Ask, request: &Request) -> Passage {
-    let not_begun = |reason| Passage::Refused(vec![(node.0, reason)]);
-    let unknown = |reason| Passage::Unknown { node: node.0, reason };
+async fn try_node(reconciler: &Rc<Reconciler>, node: NodeId, ask: Ask, request: &Request) -> ForwardOutcome {
+    let not_begun = |reason| ForwardOutcome::Refused(vec![(node.0, reason)]);
+    let unknown = |reason| ForwardOutcome::Unknown { node: node.0, reason };
     if node == reconciler.me() {
         return not_begun(NotBegun::ClosedHere);
     }
@@ -207,7 +208,7 @@ async fn try_node(reconciler: &Rc<Reconciler>, node: NodeId, ask: Ask, request: 
     match reconciler.ask_within(node, ask, request.deadline()).await {
         Ok(Answer::CarriedOut(Ok(CarriedOut { answer, revision }))) => {
             reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(revision)).await;
-            Passage::Answered(answer)
+            ForwardOutcome::Answered(answer)
         }
         Ok(Answer::CarriedOut(Err(refused))) => not_begun(NotBegun::Refused(refused)),
         Ok(_) => unknown(ClusterError::Strange(node)),

@@ -60,7 +60,7 @@ pub enum Ask {
     /// Report what the node shows of itself when another node is asked for it: see `Config::show`.
     Show { what: String },
     /// Execute a request about a volume that the sender received and cannot execute itself: see
-    /// `Config::carry`.
+    /// `Config::execute_forwarded`.
     CarryOut {
         /// The identity of the volume; the receiver has a copy of it.
         volume: String,
@@ -68,7 +68,7 @@ pub enum Ask {
         request: String,
     },
     /// Execute a request that the sender received, about something that belongs to the receiver: a pool, a
-    /// session. See `Config::carry`.
+    /// session. See `Config::execute_forwarded`.
     CarryOutHere { revision: u64, request: String },
     /// Return digests of a part of a volume's copy ([`super::digests()`]).
     Digests { id: String, slice: u16, offset: u64, len: u64 },

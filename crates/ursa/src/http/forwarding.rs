@@ -15,14 +15,14 @@
 //! administrator finds them. Nor does a join token grant more: the record lists the members of the cluster,
 //! and every node can write it. What this costs, and why: `docs/why/access.md`.
 //!
-//! This module defines forwarded calls and executes them; [`passing`] forwards them.
+//! This module defines forwarded calls and executes them; [`outgoing`] forwards them.
 
-mod passing;
+mod outgoing;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::node::Carry;
-use ::node::control::CARRY_DEADLINE;
+use ::node::ExecuteForwarded;
+use ::node::control::FORWARD_DEADLINE;
 use ::node::copies::Refused;
 use api::{Problem, Volume};
 use axum::Router;
@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
 
-pub(super) use self::passing::pass_on;
+pub(super) use self::outgoing::forward;
 use super::access::{Caller, Need, need, not_written_down};
 use super::audit::Deed;
 use super::deadline::REQUEST_DEADLINE;
@@ -106,7 +106,7 @@ const HEADERS: [HeaderName; 3] = [CONTENT_TYPE, RETRY_AFTER, LOCATION];
 const AT_ONCE_MAX: usize = 64;
 
 const _: () =
-    assert!(CARRY_DEADLINE.as_secs() < REQUEST_DEADLINE.as_secs(), "there is time left to tell of it");
+    assert!(FORWARD_DEADLINE.as_secs() < REQUEST_DEADLINE.as_secs(), "there is time left to tell of it");
 
 /// A call for another node to execute.
 #[derive(Serialize, Deserialize)]
@@ -154,9 +154,9 @@ impl Default for Forwarding {
 
 impl Forwarding {
     /// The handler for calls that other nodes forward.
-    pub fn carry(self: &Arc<Self>) -> Carry {
+    pub fn execute_forwarded(self: &Arc<Self>) -> ExecuteForwarded {
         let forwarding = Arc::clone(self);
-        Carry::new(move |forwarded| {
+        ExecuteForwarded::new(move |forwarded| {
             let (outcome, ended) = rt::sync::oneshot();
             let begun = forwarding.sender.try_send(Given { forwarded, outcome });
             Box::pin(async move {
@@ -173,7 +173,7 @@ impl Forwarding {
 #[cfg(test)]
 impl Forwarding {
     /// Executes a forwarded call of a caller with this role: status and body of the response.
-    pub(super) async fn carried(state: State, call: (&str, &str), role: api::Role) -> (u16, String) {
+    pub(super) async fn executed(state: State, call: (&str, &str), role: api::Role) -> (u16, String) {
         let forwarded = ForwardedCall {
             method: call.0.into(),
             target: call.1.into(),

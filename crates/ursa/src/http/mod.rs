@@ -172,7 +172,7 @@ fn router(state: State) -> Router {
     let document = move || async move { ([(CONTENT_TYPE, "application/json")], document) };
     api.route("/v1/openapi.json", get(document))
         .route("/metrics", get(crate::metrics::scrape))
-        .route_layer(from_fn_with_state(state.clone(), forwarding::pass_on))
+        .route_layer(from_fn_with_state(state.clone(), forwarding::forward))
         // This layer covers every route above. The console's files below are the same for everybody.
         .route_layer(from_fn_with_state(state.clone(), access::pass))
         .merge(console::routes())

@@ -133,7 +133,12 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let inquiries = Arc::new(Inquiries::default());
     let show = http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened), Arc::clone(&inquiries));
     let devices = devices::devices().map_err(ServeError::Control)?;
-    let config = Arc::new(node::Config { show, carry: forwarding.carry(), devices, ..settings.node.clone() });
+    let config = Arc::new(node::Config {
+        show,
+        execute_forwarded: forwarding.execute_forwarded(),
+        devices,
+        ..settings.node.clone()
+    });
     let main = move |core| {
         let config = Arc::clone(&config);
         let start = match core {

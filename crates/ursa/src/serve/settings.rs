@@ -134,7 +134,7 @@ impl Settings {
             record,
             first_place: defaults.first_place,
             show: defaults.show,
-            carry: defaults.carry,
+            execute_forwarded: defaults.execute_forwarded,
             devices: defaults.devices,
             unix_now,
         };

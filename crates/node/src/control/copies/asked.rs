@@ -12,7 +12,7 @@ use store::{
 
 use super::super::change::{Changing, WaitsFor};
 use super::super::doing::Doing;
-use super::super::passing::carry_out_here;
+use super::super::forwarding::execute_here;
 use super::super::read_errors::disk_path;
 use super::super::turns::{NOTHING, Thing};
 use super::super::volumes::show_when_full;
@@ -55,11 +55,11 @@ impl Control {
                 return Ok(Answer::Shown(show.show(self, what).await));
             }
             Ask::CarryOut { volume, revision, request } => {
-                let done = self.carry_out_for(&reconciler, &volume, revision, request).await;
+                let done = self.execute_for(&reconciler, &volume, revision, request).await;
                 return Ok(Answer::CarriedOut(done));
             }
             Ask::CarryOutHere { revision, request } => {
-                return Ok(Answer::CarriedOut(carry_out_here(&reconciler, revision, request).await));
+                return Ok(Answer::CarriedOut(execute_here(&reconciler, revision, request).await));
             }
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
             Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{self, NotBegun, Passage};
+use ::node::control::{self, ForwardOutcome, NotBegun};
 use api::Candidate;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, RawPathParams, Request, State as Extracted};
@@ -36,7 +36,7 @@ enum About {
 
 /// Forwards calls that this node cannot execute, because it has no copy of the volume or is not the named
 /// node.
-pub(in crate::http) async fn pass_on(
+pub(in crate::http) async fn forward(
     Extracted(state): Extracted<State>,
     request: Request,
     next: Next,
@@ -123,14 +123,14 @@ async fn at_another_node(
     let to = about.clone();
     let pass = move |control: Rc<Control>| async move {
         let passage = match to {
-            About::Volume(volume) => control.pass_on(&volume, &forwarded).await,
+            About::Volume(volume) => control.forward(&volume, &forwarded).await,
             // There is no such job: this node says so.
-            About::Job(node) if !control.node_names().contains_key(&node) => Passage::Stays,
-            About::Node(node) | About::Job(node) => control.pass_on_to(node, &forwarded).await?,
+            About::Job(node) if !control.node_names().contains_key(&node) => ForwardOutcome::Stays,
+            About::Node(node) | About::Job(node) => control.forward_to(node, &forwarded).await?,
             // If no such node is known, this node tries itself and reports the reason.
             About::Authority => match control.token_maker() {
-                Some(node) => control.pass_on_to(node, &forwarded).await?,
-                None => Passage::Stays,
+                Some(node) => control.forward_to(node, &forwarded).await?,
+                None => ForwardOutcome::Stays,
             },
         };
         Ok((passage, control.node_names()))
@@ -147,20 +147,20 @@ async fn at_another_node(
         text,
     };
     match passage {
-        Passage::Stays => None,
-        Passage::Answered(outcome) => Some(match serde_json::from_str::<Outcome>(&outcome) {
+        ForwardOutcome::Stays => None,
+        ForwardOutcome::Answered(outcome) => Some(match serde_json::from_str::<Outcome>(&outcome) {
             Ok(outcome) => outcome.into_response(&parts.method),
             Err(_) => about.not_known(None, "its answer cannot be read").into_response(),
         }),
         // This node notes in the record that they have to delete their copies.
-        Passage::Refused(nodes) if method == "DELETE" && are_unreachable(&about, &nodes) => None,
-        Passage::Refused(nodes) => {
+        ForwardOutcome::Refused(nodes) if method == "DELETE" && are_unreachable(&about, &nodes) => None,
+        ForwardOutcome::Refused(nodes) => {
             let nodes: Vec<(u16, String)> =
                 nodes.into_iter().map(|(node, why)| (node, why.to_string())).collect();
             let refusal = about.not_begun(&nodes);
             Some(refusal.candidates(nodes.into_iter().map(candidate).collect()).into_response())
         }
-        Passage::Unknown { node, reason } => {
+        ForwardOutcome::Unknown { node, reason } => {
             Some(about.not_known(Some(node), &reason.to_string()).into_response())
         }
     }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::node::Show;
-use ::node::control::CARRY_DEADLINE;
+use ::node::control::FORWARD_DEADLINE;
 use api::Role;
 use axum::body::Body;
 use axum::http::header::AUTHORIZATION;
@@ -309,7 +309,7 @@ fn reads_of_another_node_have_a_shorter_timeout_than_changes() {
     let began = Instant::now();
     let problem = second.get("/v1/volumes/db/counters").refused(503, "copy_unreachable");
     assert_eq!(problem["candidates"][0]["node"], 1);
-    assert!(began.elapsed() < CARRY_DEADLINE / 4, "{:?}", began.elapsed());
+    assert!(began.elapsed() < FORWARD_DEADLINE / 4, "{:?}", began.elapsed());
 }
 
 #[test]
@@ -493,7 +493,7 @@ fn a_node_checks_the_role_behind_a_forwarded_request_itself() {
     let rig = Rig::new();
     rig.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
     let carried = |method, target, role| {
-        rig.tokio().block_on(Forwarding::carried(rig.state.clone(), (method, target), role))
+        rig.tokio().block_on(Forwarding::executed(rig.state.clone(), (method, target), role))
     };
     let export = "/v1/pools/default/export?node=1&dry_run=true";
     let (status, body) = carried("POST", export, Role::Operator);

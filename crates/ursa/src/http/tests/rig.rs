@@ -124,7 +124,7 @@ impl Rig {
                 Arc::clone(&opened),
                 Arc::clone(&inquiries),
             ),
-            carry: forwarding.carry(),
+            execute_forwarded: forwarding.execute_forwarded(),
             ..Config::default()
         };
         set(&mut config);
