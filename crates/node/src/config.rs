@@ -15,33 +15,33 @@ use crate::copies::Refused;
 use crate::member::floating::Devices;
 
 /// The answer to a question of another node, as text.
-pub type Shown = Pin<Box<dyn Future<Output = Option<String>>>>;
+pub type PeerAnswer = Pin<Box<dyn Future<Output = Option<String>>>>;
 
-/// See [`Config::show`].
+/// See [`Config::peer_queries`].
 #[derive(Clone)]
-pub struct Show(Arc<dyn Fn(Rc<Control>, String) -> Shown + Send + Sync>);
+pub struct PeerQueries(Arc<dyn Fn(Rc<Control>, String) -> PeerAnswer + Send + Sync>);
 
-impl Show {
+impl PeerQueries {
     /// Calls this function, on core 0.
-    pub fn new(show: impl Fn(Rc<Control>, String) -> Shown + Send + Sync + 'static) -> Show {
-        Show(Arc::new(show))
+    pub fn new(answer: impl Fn(Rc<Control>, String) -> PeerAnswer + Send + Sync + 'static) -> PeerQueries {
+        PeerQueries(Arc::new(answer))
     }
 
     /// The answer to `what`; `None` if this node does not know it.
-    pub fn show(&self, control: Rc<Control>, what: String) -> Shown {
+    pub fn answer(&self, control: Rc<Control>, what: String) -> PeerAnswer {
         (self.0)(control, what)
     }
 }
 
-impl Default for Show {
-    fn default() -> Show {
-        Show::new(|_, _| Box::pin(async { None }))
+impl Default for PeerQueries {
+    fn default() -> PeerQueries {
+        PeerQueries::new(|_, _| Box::pin(async { None }))
     }
 }
 
-impl fmt::Debug for Show {
+impl fmt::Debug for PeerQueries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Show")
+        f.write_str("PeerQueries")
     }
 }
 
@@ -126,7 +126,7 @@ pub struct Config {
     pub first_place: Option<Place>,
     /// Answers questions of other nodes of the cluster, as text that only the two nodes need to understand;
     /// `None` if this node does not know the answer.
-    pub show: Show,
+    pub peer_queries: PeerQueries,
     /// Executes requests for other nodes of the cluster, which cannot execute them because they have no copy
     /// of the volume.
     pub execute_forwarded: ExecuteForwarded,
@@ -196,7 +196,7 @@ impl Default for Config {
             link_via: BTreeMap::new(),
             record: RecordEngine::Embedded,
             first_place: None,
-            show: Show::default(),
+            peer_queries: PeerQueries::default(),
             execute_forwarded: ExecuteForwarded::default(),
             devices: Devices::default(),
             unix_now: || 0,

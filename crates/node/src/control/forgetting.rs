@@ -13,7 +13,7 @@ use store::{MetadataState, Pool, PoolId, StoreError, VolumeInfo};
 
 use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
-use super::peer_query::SHOW_DEADLINE;
+use super::peer_query::QUERY_DEADLINE;
 use super::pools::{PoolRecord, key};
 use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError, Opened, Result};
@@ -272,7 +272,7 @@ impl Control {
         let ask = |node: NodeEntry| {
             let (reconciler, ids) =
                 (Rc::clone(&reconciler), volumes.iter().map(ToString::to_string).collect());
-            async move { reconciler.ask_within(NodeId(node.id), Ask::HasVolumes { ids }, SHOW_DEADLINE).await }
+            async move { reconciler.ask_within(NodeId(node.id), Ask::HasVolumes { ids }, QUERY_DEADLINE).await }
         };
         let mut found = BTreeSet::new();
         for answer in rt::join_all(others.map(ask)).await {

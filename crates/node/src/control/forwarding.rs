@@ -11,7 +11,7 @@ use std::time::Duration;
 use replica::{NodeId, Revision};
 
 use super::relocation::entry_named;
-use super::{CHANGE_DEADLINE, Control, ControlError, Result, SHOW_DEADLINE};
+use super::{CHANGE_DEADLINE, Control, ControlError, QUERY_DEADLINE, Result};
 use crate::copies::{Answer, Ask, CarriedOut, CopyEntry, NodeEntry, Refused, StandingEntry, node_key};
 use crate::data::VolumeId;
 use crate::member::{ClusterError, Reconciler};
@@ -39,7 +39,7 @@ pub struct Request {
 
 impl Request {
     fn deadline(&self) -> Duration {
-        if self.changes { FORWARD_DEADLINE } else { SHOW_DEADLINE }
+        if self.changes { FORWARD_DEADLINE } else { QUERY_DEADLINE }
     }
 }
 

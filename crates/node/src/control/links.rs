@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use replica::NodeId;
 
-use super::{Control, Result, SHOW_DEADLINE};
+use super::{Control, QUERY_DEADLINE, Result};
 use crate::copies::{Copies, Linked};
 use crate::shard::ask_each_core;
 
@@ -15,7 +15,7 @@ use crate::shard::ask_each_core;
 /// that asks gives up.
 const LINKS_DEADLINE: Duration = Duration::from_secs(1);
 
-const _: () = assert!(LINKS_DEADLINE.as_millis() < SHOW_DEADLINE.as_millis());
+const _: () = assert!(LINKS_DEADLINE.as_millis() < QUERY_DEADLINE.as_millis());
 
 /// The links with another node, as seen from this one.
 #[derive(Clone, Debug)]

@@ -89,7 +89,7 @@ pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
 use self::members::Door;
 pub use self::members::{Collision, JoinRefusal, NodeStatus, Removal};
 pub use self::overcommit::Overcommit;
-pub use self::peer_query::{NotShown, SHOW_DEADLINE};
+pub use self::peer_query::{QUERY_DEADLINE, QueryFailed};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};
 pub(crate) use self::people::{TOKENS, USERS};
 pub use self::pool_previews::Importable;

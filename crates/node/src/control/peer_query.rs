@@ -11,12 +11,12 @@ use crate::copies::{Answer, Ask, NodeEntry, node_key};
 use crate::member::ClusterError;
 
 /// How long another node may take to respond. A user is waiting for the page meanwhile.
-pub const SHOW_DEADLINE: Duration = Duration::from_secs(2);
+pub const QUERY_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Why another node did not show something.
 #[derive(Clone, Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
-pub enum NotShown {
+pub enum QueryFailed {
     #[error("heartbeat timeout")]
     Silent,
     #[error("its version does not support this")]
@@ -36,7 +36,7 @@ impl Control {
     pub async fn ask_to_show(
         self: &Rc<Control>,
         questions: BTreeMap<u16, String>,
-    ) -> Result<Vec<(u16, Result<String, NotShown>)>> {
+    ) -> Result<Vec<(u16, Result<String, QueryFailed>)>> {
         let reconciler = self.reconciler()?;
         for node in questions.keys() {
             if reconciler.get::<NodeEntry>(&node_key(NodeId(*node))).is_none() {
@@ -47,13 +47,13 @@ impl Control {
             let reconciler = Rc::clone(&reconciler);
             async move {
                 if !reconciler.hears(NodeId(node)) {
-                    return (node, Err(NotShown::Silent));
+                    return (node, Err(QueryFailed::Silent));
                 }
-                let answer = reconciler.ask_within(NodeId(node), Ask::Show { what }, SHOW_DEADLINE).await;
+                let answer = reconciler.ask_within(NodeId(node), Ask::Show { what }, QUERY_DEADLINE).await;
                 let shown = match answer {
                     Ok(Answer::Shown(Some(text))) => Ok(text),
-                    Ok(_) => Err(NotShown::Unknown),
-                    Err(error) => Err(NotShown::Cluster(error)),
+                    Ok(_) => Err(QueryFailed::Unknown),
+                    Err(error) => Err(QueryFailed::Cluster(error)),
                 };
                 (node, shown)
             }

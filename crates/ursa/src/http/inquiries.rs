@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ::node::control::SHOW_DEADLINE;
+use ::node::control::QUERY_DEADLINE;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, mpsc};
@@ -21,11 +21,11 @@ const WAITING_MAX: usize = 64;
 /// The number of concurrent reads of the audit log. Each takes a thread for as long as the disk takes.
 const READS_AT_ONCE_MAX: usize = 8;
 
-/// How long an answer may take. The asking node gives up after [`SHOW_DEADLINE`], and should get an answer
+/// How long an answer may take. The asking node gives up after [`QUERY_DEADLINE`], and should get an answer
 /// before.
 const ANSWER_DEADLINE: Duration = Duration::from_millis(1500);
 
-const _: () = assert!(ANSWER_DEADLINE.as_millis() < SHOW_DEADLINE.as_millis());
+const _: () = assert!(ANSWER_DEADLINE.as_millis() < QUERY_DEADLINE.as_millis());
 
 /// What a question is about.
 #[derive(Clone, Copy, Debug)]

@@ -65,7 +65,7 @@ pub use self::findings::{Opened, severity_of};
 pub use self::forwarding::Forwarding;
 pub use self::inquiries::Inquiries;
 pub use self::live::Live;
-pub use self::peers::show;
+pub use self::peers::peer_queries;
 pub use self::refusal::{Refusal, with_causes};
 pub use self::server::{Listeners, serve};
 pub use self::state::State;

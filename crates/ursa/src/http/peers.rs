@@ -3,14 +3,14 @@
 //! A node asks the others over their links, on which they have authenticated each other; it forwards no
 //! caller's credentials. The questions concern what a viewer may see, and this node has checked that the
 //! caller is at least a viewer; for the audit log, that it is an administrator. A node that does not answer
-//! within [`SHOW_DEADLINE`] is listed as missing in the response.
+//! within [`QUERY_DEADLINE`] is listed as missing in the response.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ::node::control::{NotShown, SHOW_DEADLINE};
-use ::node::{Control, Show};
+use ::node::control::{QUERY_DEADLINE, QueryFailed};
+use ::node::{Control, PeerQueries};
 use api::{List, Missing};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -25,8 +25,13 @@ use super::{addresses, history, jobs, links, pools, sessions, volumes};
 use crate::history::History;
 
 /// The handler for questions of other nodes.
-pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>, inquiries: Arc<Inquiries>) -> Show {
-    Show::new(move |control, what| {
+pub fn peer_queries(
+    history: History,
+    live: Arc<Live>,
+    opened: Arc<Opened>,
+    inquiries: Arc<Inquiries>,
+) -> PeerQueries {
+    PeerQueries::new(move |control, what| {
         let (history, live, opened) = (history.clone(), Arc::clone(&live), Arc::clone(&opened));
         let inquiries = Arc::clone(&inquiries);
         Box::pin(async move {
@@ -187,7 +192,7 @@ pub(super) struct Theirs<T> {
 #[derive(Default)]
 pub(super) struct Answers {
     /// By node: the answer, or why there is none.
-    answers: Vec<(u16, Result<String, NotShown>)>,
+    answers: Vec<(u16, Result<String, QueryFailed>)>,
     names: BTreeMap<u16, String>,
 }
 
@@ -216,4 +221,5 @@ impl Answers {
     }
 }
 
-const _: () = assert!(SHOW_DEADLINE.as_secs() < 30, "a list must not take longer than somebody waits for it");
+const _: () =
+    assert!(QUERY_DEADLINE.as_secs() < 30, "a list must not take longer than somebody waits for it");

@@ -131,7 +131,8 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let forwarding = Arc::new(Forwarding::default());
     let opened = Arc::new(Opened::default());
     let inquiries = Arc::new(Inquiries::default());
-    let show = http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened), Arc::clone(&inquiries));
+    let peer_queries =
+        http::peer_queries(history.clone(), Arc::clone(&live), Arc::clone(&opened), Arc::clone(&inquiries));
     let devices = devices::devices().map_err(ServeError::Control)?;
     let config = Arc::new(node::Config {
         show,

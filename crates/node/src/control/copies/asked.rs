@@ -51,8 +51,8 @@ impl Control {
                 return Ok(Answer::HasVolumes(ids));
             }
             Ask::Show { what } => {
-                let show = Shard::current().config().show.clone();
-                return Ok(Answer::Shown(show.show(self, what).await));
+                let queries = Shard::current().config().peer_queries.clone();
+                return Ok(Answer::Shown(queries.answer(self, what).await));
             }
             Ask::CarryOut { volume, revision, request } => {
                 let done = self.execute_for(&reconciler, &volume, revision, request).await;

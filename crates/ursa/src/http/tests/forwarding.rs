@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ::node::Show;
+use ::node::PeerQueries;
 use ::node::control::FORWARD_DEADLINE;
 use api::Role;
 use axum::body::Body;
@@ -314,7 +314,10 @@ fn reads_of_another_node_have_a_shorter_timeout_than_changes() {
 
 #[test]
 fn a_volume_is_created_although_its_node_does_not_report_it() {
-    let first = Rig::with(|_| {}, |config| config.show = Show::new(|_, _| Box::pin(std::future::pending())));
+    let first = Rig::with(
+        |_| {},
+        |config| config.peer_queries = PeerQueries::new(|_, _| Box::pin(std::future::pending())),
+    );
     let second = Rig::new();
     cluster_of(&first, &second);
     let made = make(&second, "db").json(201);

@@ -118,7 +118,7 @@ impl Rig {
             portals: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             ram_bytes_max: 64 * MIB,
             drain_deadline: Duration::from_millis(200),
-            show: crate::http::show(
+            peer_queries: crate::http::peer_queries(
                 history.clone(),
                 Arc::clone(&live),
                 Arc::clone(&opened),
