@@ -14,12 +14,12 @@ pub mod events;
 mod histogram;
 mod iscsi;
 pub mod member;
-pub mod parts;
 mod record;
 mod shard;
 #[cfg(test)]
 mod single_node;
 mod under_way;
+pub mod yielding;
 
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -28,9 +28,9 @@ use super::{Control, ControlError, EndedJob, EndedWork, Fault, FaultKind, JobOut
 use crate::data::{Scrubbed, VolumeId};
 use crate::events::code::SCRUB_FOUND_BAD_BLOCKS;
 use crate::events::{Event, tell};
-use crate::parts;
 use crate::record::{Change, Record};
 use crate::shard::Shard;
+use crate::yielding;
 
 /// How often each volume is scrubbed.
 pub const SCRUB_EVERY: Duration = Duration::from_secs(28 * 86_400);
@@ -587,7 +587,7 @@ impl Control {
                     first = Some((due, pool, info));
                 }
             };
-            parts::for_each(ids, look).await;
+            yielding::for_each(ids, look).await;
         }
         self.scrubs.keep(&here);
         self.scrubs.overdue.replace(overdue);

@@ -14,9 +14,9 @@ use crate::config::RecordEngine;
 use crate::copies::{self, Copies, VolumeEntry};
 use crate::data::VolumeId;
 use crate::member::{ClusterError, RECORD_DEADLINE};
-use crate::parts;
 use crate::record::RecordFault;
 use crate::shard::{Shard, ask_all_cores};
+use crate::yielding;
 
 /// A session as administrators see it.
 #[derive(Clone, Debug)]
@@ -198,7 +198,7 @@ impl Control {
             let mut sum = UnitStats::default();
             let shard = Shard::current();
             let add = |id| shard.unit(id).into_iter().for_each(|unit| unit.add_stats_to(&mut sum));
-            parts::for_each(shard.unit_ids(), add).await;
+            yielding::for_each(shard.unit_ids(), add).await;
             sum
         });
         let mut all = UnitStats::default();
@@ -221,7 +221,7 @@ impl Control {
         let by_core = ask_all_cores(|| async {
             let shard = Shard::current();
             // A unit may be removed meanwhile, so no reference to it is kept.
-            parts::filter_map(shard.unit_ids(), |id| Some((id, shard.unit(id)?.stats()))).await
+            yielding::filter_map(shard.unit_ids(), |id| Some((id, shard.unit(id)?.stats()))).await
         });
         Ok(StatsByCore(by_core.await?))
     }

@@ -19,8 +19,8 @@ use super::volumes::compression_in_logs;
 use crate::copies::{DeletedVolume, DroppedCopy, VolumeEntry, WantedCopy};
 use crate::data::VolumeId;
 use crate::member::Reconciler;
-use crate::parts;
 use crate::under_way::UnderWay;
+use crate::yielding;
 
 /// How often a node looks for what there is to clean up.
 pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
@@ -120,7 +120,7 @@ impl Control {
                 all.extend(lag(&info, &wanted).into_iter().map(|chore| (id, chore)));
             }
         };
-        parts::for_each(reconciler.wanted_here(), compare).await;
+        yielding::for_each(reconciler.wanted_here(), compare).await;
         let is_former =
             |id: VolumeId| all.iter().any(|(of, chore)| *of == id && matches!(chore, Chore::Kind));
         self.forget_refused(is_former);

@@ -28,7 +28,7 @@ use super::{Control, ControlError, Placement, Result, ScrubStatus};
 use crate::copies::{VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
 use crate::member::{CopiesStatus, Reconciler};
-use crate::parts;
+use crate::yielding;
 
 /// A volume to be created.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ impl Control {
             // The pool may be closed meanwhile, so no reference to it is kept.
             let info = |id| self.pool_named(&pool).ok()?.volume(id);
             let status = |id| Some(self.volume_status(info(id)?, &pool));
-            all.extend(parts::filter_map(ids, status).await);
+            all.extend(yielding::filter_map(ids, status).await);
         }
         all
     }
@@ -108,7 +108,7 @@ impl Control {
         let mut all = BTreeMap::new();
         for (pool, ids) in self.volume_ids() {
             let name = |id| Some((id, self.pool_named(&pool).ok()?.volume(id)?.name));
-            parts::for_each(ids, |id| all.extend(name(id))).await;
+            yielding::for_each(ids, |id| all.extend(name(id))).await;
         }
         if let Ok(reconciler) = self.reconciler() {
             let add = |entry: VolumeEntry| all.extend(VolumeId::parse(&entry.id).map(|id| (id, entry.name)));

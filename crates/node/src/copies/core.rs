@@ -30,8 +30,8 @@ use super::message::replication::{FETCH, LOCK};
 use super::pace::Pace;
 use super::{Address, SliceCopy, Traffic};
 use crate::member::Reconciler;
-use crate::parts::{A_QUICK_TURN, A_TURN};
 use crate::shard::Shard;
+use crate::yielding::{ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN};
 
 /// How often a core lets its resyncs continue that wait for their rate.
 const SYNC_EVERY: Duration = Duration::from_millis(5);
@@ -240,7 +240,7 @@ impl Copies {
         loop {
             self.until_awake().await;
             rt::sleep(replica::TICK).await;
-            self.for_each_awake(A_TURN, SliceCopy::tick).await;
+            self.for_each_awake(ITEMS_PER_TURN, SliceCopy::tick).await;
             if cfg!(debug_assertions) {
                 self.check_rest();
             }
@@ -308,7 +308,7 @@ impl Copies {
     /// Only those that need ticks are asked: nothing has happened to the others since the last look at all.
     pub(crate) async fn has_news(&self) -> bool {
         let mut news = false;
-        self.for_each_awake(A_QUICK_TURN, |copy| news |= !copy.view().is_quiet()).await;
+        self.for_each_awake(QUICK_ITEMS_PER_TURN, |copy| news |= !copy.view().is_quiet()).await;
         news
     }
 

@@ -10,10 +10,12 @@ use super::*;
 /// More than two parts, the last of which is not full.
 const VOLUMES: usize = 20;
 
-const _: () = assert!(VOLUMES > 2 * node::parts::A_TURN && !VOLUMES.is_multiple_of(node::parts::A_TURN));
+const _: () = assert!(
+    VOLUMES > 2 * node::yielding::ITEMS_PER_TURN && !VOLUMES.is_multiple_of(node::yielding::ITEMS_PER_TURN)
+);
 
 /// More than one turn processes where it only looks at each volume.
-const MANY: usize = node::parts::A_QUICK_TURN + 6;
+const MANY: usize = node::yielding::QUICK_ITEMS_PER_TURN + 6;
 
 fn names(all: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut all: Vec<String> = all.into_iter().collect();
@@ -96,7 +98,7 @@ fn volumes_that_stay_are_in_each_list_while_another_is_deleted() {
             let mut ids: Vec<VolumeId> = control.volume_names().await.into_keys().collect();
             ids.sort_by_key(VolumeId::to_string);
             // A part ends with this volume, and the next one begins after it.
-            let id = ids[node::parts::A_TURN - 1];
+            let id = ids[node::yielding::ITEMS_PER_TURN - 1];
             let gone = reconciler.volume(id).unwrap().entry.name;
             let (deletes, name) = (Rc::clone(&control), gone.clone());
             let deleting = rt::spawn(async move { deletes.delete_volume(&name, true).await.unwrap() });

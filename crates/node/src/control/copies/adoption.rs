@@ -36,8 +36,8 @@ use super::without_volume;
 use crate::copies::{Cause, ShapeEntry, VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
 use crate::member::{ClusterError, Reconciler, json};
-use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
+use crate::yielding::ITEMS_PER_TURN;
 
 /// Copies are added in epoch 1 or later: no configuration means a copy of this one.
 const OF_NO_CONFIGURATION: u64 = 0;
@@ -131,7 +131,7 @@ impl Control {
         let found: Vec<(PoolId, VolumeId)> = self.open_pools().into_iter().flat_map(found).collect();
         let mut failed: Option<PoolId> = None;
         for (number, (pool, id)) in found.into_iter().enumerate() {
-            if number > 0 && number.is_multiple_of(A_TURN) {
+            if number > 0 && number.is_multiple_of(ITEMS_PER_TURN) {
                 rt::next_turn().await;
             }
             if failed == Some(pool) || !self.is_unknown(reconciler, pool, id) {

@@ -11,7 +11,7 @@ use super::{CopiesStatus, Reconciler, parse};
 use crate::copies::entry::{
     CopyEntry, DroppedCopy, StandingEntry, VOLUMES, VolumeEntry, volume_key, volume_name_key,
 };
-use crate::parts::A_TURN;
+use crate::yielding::ITEMS_PER_TURN;
 
 /// What the last searches of all volumes' entries have found, each with the revision of the record that it
 /// holds for.
@@ -95,7 +95,7 @@ impl Reconciler {
                 let (record, unreadable) = (self.record.borrow(), self.unreadable.borrow());
                 let rest =
                     record.entries.range::<str, _>((Bound::Excluded(after.as_str()), Bound::Unbounded));
-                let part = rest.take_while(|(key, _)| key.starts_with(VOLUMES)).take(A_TURN);
+                let part = rest.take_while(|(key, _)| key.starts_with(VOLUMES)).take(ITEMS_PER_TURN);
                 let mut last = None;
                 for (key, value) in part {
                     last = Some(key.clone());

@@ -10,7 +10,7 @@ use super::{Kept, Reconciler};
 use crate::attach::port_numbers::NodeNumber;
 use crate::attach::unit::{Paths, Way};
 use crate::control::Control;
-use crate::parts;
+use crate::yielding;
 
 impl Reconciler {
     /// The paths to some of the volumes that have an open copy here, beginning behind `after`.
@@ -18,7 +18,7 @@ impl Reconciler {
     /// Also returns where the next turn of this core continues, if there may be more.
     pub fn some_paths(&self, after: Option<VolumeId>) -> (Vec<(VolumeId, Paths)>, Option<VolumeId>) {
         let mut some = Vec::new();
-        let next = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
+        let next = yielding::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
             if self.is_shown(kept) {
                 some.push((id, self.paths_to(kept)));
             }

@@ -25,8 +25,8 @@ use crate::copies::entry::{
 use crate::copies::progress::{KeptOut, Part, SliceSync};
 use crate::copies::view::SliceView;
 use crate::copies::{Address, SliceCopy};
-use crate::parts::{self, A_QUICK_TURN};
 use crate::shard::on_all_cores;
+use crate::yielding::{self, QUICK_ITEMS_PER_TURN};
 
 /// What the slices of a core know.
 struct OfCore {
@@ -40,7 +40,7 @@ struct OfCore {
 impl OfCore {
     async fn look() -> OfCore {
         let mut of_core = OfCore { core: rt::core().0, views: Vec::new(), syncs: Vec::new() };
-        Copies::current().for_each_slice(A_QUICK_TURN, |copy| of_core.add(copy)).await;
+        Copies::current().for_each_slice(QUICK_ITEMS_PER_TURN, |copy| of_core.add(copy)).await;
         of_core
     }
 
@@ -119,7 +119,7 @@ impl Reconciler {
             };
             let mut proposals: Vec<(VolumeId, Proposal)> = Vec::new();
             let mut unsettled: Vec<VolumeId> = Vec::new();
-            after = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
+            after = yielding::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
                 if kept.legible != Legible::Whole {
                     rest = false;
                     return;

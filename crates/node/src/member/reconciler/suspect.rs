@@ -17,8 +17,8 @@ use super::rest::Rested;
 use super::{Kept, Reconciler};
 use crate::copies::HOLD_MAX;
 use crate::copies::core::Copies;
-use crate::parts;
 use crate::shard::on_all_cores;
+use crate::yielding;
 
 /// How long leases may be missing before hosts learn of it.
 ///
@@ -85,7 +85,7 @@ impl Reconciler {
         let mut after: Option<VolumeId> = None;
         loop {
             let now = rt::now();
-            after = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |_, kept| {
+            after = yielding::look_at_some(&mut self.volumes.borrow_mut(), after, |_, kept| {
                 let before = kept.doubt;
                 kept.led = kept.led.map(|led| rested.map_or(led, |rested| rested.led(led)));
                 self.look_at_leases_of(now, kept, quorum);

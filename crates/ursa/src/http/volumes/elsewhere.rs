@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::node::control::ControlError;
 use ::node::copies::{CopyEntry, NodeId, StandingEntry, VolumeEntry};
 use ::node::member::CopiesStatus;
-use ::node::{Control, VolumeId, parts};
+use ::node::{Control, VolumeId, yielding};
 use api::{Missing, Volume, VolumeHealth, VolumeKind};
 use store::SpacePolicy;
 
@@ -31,7 +31,7 @@ pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Arc<Volume>>>>);
 pub(in crate::http) async fn of_ids(control: &Control, ids: &str) -> Vec<Volume> {
     let names = control.node_names();
     let of_id = |id| Some(shown(control.volume(id).ok()?, &names));
-    parts::filter_map(ids.split_whitespace(), of_id).await
+    yielding::filter_map(ids.split_whitespace(), of_id).await
 }
 
 /// The volumes of the record that have no open copy on this node.
@@ -58,7 +58,7 @@ impl There {
             let maps = control.maps_of(&volume.entry.id);
             Some((volume, maps))
         };
-        let volumes = parts::filter_map(others, mapped).await;
+        let volumes = yielding::filter_map(others, mapped).await;
         let heard = reconciler.nodes().into_iter().filter(|(_, heard)| *heard).map(|(node, _)| node.id);
         There { volumes, me: reconciler.me().0, heard: heard.collect() }
     }
