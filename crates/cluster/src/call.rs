@@ -17,7 +17,7 @@ use crate::limits::{DEADLINE_MAX, GRACE};
 pub struct Call<T> {
     answer: Receiver<Result<T, Error>>,
     /// Counted from the first poll.
-    patience: Duration,
+    timeout: Duration,
     /// The error if there is no answer at all.
     late: Error,
     sleep: Option<rt::Sleep>,
@@ -30,7 +30,7 @@ pub(crate) type Answer<T> = Sender<Result<T, Error>>;
 pub(crate) fn call<T>(deadline: Duration, late: Error) -> (Answer<T>, Call<T>, Duration) {
     let deadline = deadline.min(DEADLINE_MAX);
     let (sender, answer) = oneshot();
-    (sender, Call { answer, patience: deadline + GRACE, late, sleep: None }, deadline)
+    (sender, Call { answer, timeout: deadline + GRACE, late, sleep: None }, deadline)
 }
 
 impl<T> Call<T> {
@@ -40,7 +40,7 @@ impl<T> Call<T> {
 
     /// Blocks this thread until the answer arrives.
     pub fn wait(mut self) -> Result<T, Error> {
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.timeout;
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
@@ -62,8 +62,8 @@ impl<T> Future for Call<T> {
         if let Poll::Ready(answer) = self.poll_answer(context) {
             return Poll::Ready(answer);
         }
-        let patience = self.patience;
-        let sleep = self.sleep.get_or_insert_with(|| rt::sleep(patience));
+        let timeout = self.timeout;
+        let sleep = self.sleep.get_or_insert_with(|| rt::sleep(timeout));
         match pin!(sleep).poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(self.late.clone())),
             Poll::Pending => Poll::Pending,

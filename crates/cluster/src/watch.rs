@@ -116,14 +116,14 @@ impl Watch {
         .await
     }
 
-    /// The next event, for a thread that may block; `None`: nothing changed within `patience`.
-    pub fn wait(&mut self, patience: Duration) -> Result<Option<Event>, Error> {
+    /// The next event, for a thread that may block; `None`: nothing changed within `timeout`.
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<Event>, Error> {
         let waiting = self.0.lock();
         let nothing = |waiting: &mut Waiting| waiting.events.is_empty() && !waiting.ended;
         let (mut waiting, _) = self
             .0
             .arrived
-            .wait_timeout_while(waiting, patience, nothing)
+            .wait_timeout_while(waiting, timeout, nothing)
             .expect("no code panics while it holds the queue");
         match waiting.events.pop_front() {
             Some(event) => Ok(Some(event)),

@@ -20,7 +20,7 @@ pub use command::Capacity;
 pub use discover::discover;
 pub use error::{Ended, Error};
 pub use lun::Lun;
-pub use multipath::{Multipath, MultipathOptions, Policy, Search, Wanted};
+pub use multipath::{Multipath, MultipathOptions, Policy, Search, UnitSelector};
 pub use options::{Chap, Options, Timeouts};
 pub use pattern::{Pattern, WrongSector};
 pub use proto::iscsi::initiator::{CommandResult, LoginError, Transfer, Wish};

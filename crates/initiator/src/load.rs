@@ -17,7 +17,7 @@ use std::time::Duration;
 use base::{BlockCount, BlockSize, Buf, Chain, Instant, Lba, Rng};
 
 use crate::multipath::{Failure, OpenError};
-use crate::{Lun, Multipath, MultipathOptions, Pattern, Search, Wanted, WrongSector};
+use crate::{Lun, Multipath, MultipathOptions, Pattern, Search, UnitSelector, WrongSector};
 use blocks::{Blocks, Claim};
 pub use pulse::{Pulse, Stall};
 pub use report::{Direction, Report};
@@ -128,7 +128,7 @@ pub async fn run_shown(
     let search = Search {
         portals: config.portals.clone(),
         target: Some(config.target.clone()),
-        unit: Wanted::Lun(config.lun),
+        unit: UnitSelector::Lun(config.lun),
         discover: false,
     };
     let unit = Rc::new(Multipath::open(&search, config.options.clone()).await?);

@@ -24,7 +24,7 @@ pub(crate) async fn accept(mesh: Rc<Mesh>, listener: Rc<Listener>, room: Rc<Room
         match listener.accept().await {
             Ok((stream, address)) => {
                 let Some(place) = room.enter(address.ip()).await else {
-                    if mesh.said.is_news(None, &format!("{} is full", address.ip())) {
+                    if mesh.log_throttle.is_news(None, &format!("{} is full", address.ip())) {
                         tracing::warn!(%address, "too many connections from one address that are not links: some are closed");
                     }
                     continue;
@@ -37,7 +37,7 @@ pub(crate) async fn accept(mesh: Rc<Mesh>, listener: Rc<Listener>, room: Rc<Room
                 .detach();
             }
             Err(error) => {
-                if mesh.said.is_news(None, &error.to_string()) {
+                if mesh.log_throttle.is_news(None, &error.to_string()) {
                     let address = listener.local_address();
                     tracing::warn!(%address, %error, "cannot accept a connection from another node");
                 }
@@ -96,7 +96,7 @@ async fn welcome(mesh: &Rc<Mesh>, stream: DetachedStream, address: SocketAddr) {
         mesh.note_trouble(node, &reason, refusal);
     }
     // Clients use another port with each attempt.
-    if mesh.said.is_news(node, &format!("{} {reason}", address.ip())) {
+    if mesh.log_throttle.is_news(node, &format!("{} {reason}", address.ip())) {
         tracing::warn!(%address, reason, "an incoming connection was not accepted as a link");
     }
 }

@@ -64,7 +64,7 @@ pub(crate) async fn ask_for_membership(mesh: Rc<Mesh>, member: Rc<Member>) {
         }
         let addresses = member.peer.borrow().addresses_of(Role::Control, 0);
         let address = addresses.get(turn % addresses.len().max(1)).copied();
-        let Err(error) = attempt(&mesh, name, address, Patience::alone(&mesh.limits), ready(false)).await
+        let Err(error) = attempt(&mesh, name, address, DialTimeouts::alone(&mesh.limits), ready(false)).await
         else {
             continue;
         };
@@ -89,23 +89,23 @@ const LAST_CHANCE: Duration = Duration::from_millis(20);
 
 /// How long an attempt may take.
 #[derive(Clone, Copy)]
-struct Patience {
+struct DialTimeouts {
     connect: Duration,
     handshake: Duration,
 }
 
-impl Patience {
+impl DialTimeouts {
     /// For an attempt without a link.
-    fn alone(limits: &Limits) -> Patience {
-        Patience { connect: limits.connect, handshake: limits.handshake }
+    fn alone(limits: &Limits) -> DialTimeouts {
+        DialTimeouts { connect: limits.connect, handshake: limits.handshake }
     }
 
     /// For an attempt beside a link that is up: the dialler does not look after that link meanwhile. The
     /// peer's kernel answers at once if it is reached, whatever its processes do.
-    fn beside(limits: &Limits, role: Role) -> Patience {
+    fn beside(limits: &Limits, role: Role) -> DialTimeouts {
         match role {
-            Role::Control => Patience { connect: limits.doubt, handshake: limits.silence },
-            Role::Replication => Patience::alone(limits),
+            Role::Control => DialTimeouts { connect: limits.doubt, handshake: limits.silence },
+            Role::Replication => DialTimeouts::alone(limits),
         }
     }
 }
@@ -120,7 +120,7 @@ pub(crate) async fn keep_up(mesh: Rc<Mesh>, member: Rc<Member>, role: Role, numb
         let peer = member.peer.borrow().clone();
         let addresses = peer.addresses_of(role, number);
         let address = addresses.get(attempts % addresses.len().max(1)).copied();
-        match attempt(&mesh, name, address, Patience::alone(&mesh.limits), ready(true)).await {
+        match attempt(&mesh, name, address, DialTimeouts::alone(&mesh.limits), ready(true)).await {
             Ok(serial) => {
                 let last = stay(&mesh, &member, name, Place { serial, address, peer }).await;
                 // Whatever has ended the link, this network may be the cause, so the next one is tried first.
@@ -135,7 +135,7 @@ pub(crate) async fn keep_up(mesh: Rc<Mesh>, member: Rc<Member>, role: Role, numb
                 let address = address.map(|address| address.to_string()).unwrap_or_default();
                 let reason = chain(&error);
                 mesh.note_trouble(member.id, &reason, error.of_peer());
-                if mesh.said.is_news(Some(member.id), &format!("{role} {address} {reason}")) {
+                if mesh.log_throttle.is_news(Some(member.id), &format!("{role} {address} {reason}")) {
                     tracing::warn!(address, reason, "{name} cannot be established; this node keeps trying");
                 }
             }
@@ -219,8 +219,8 @@ async fn go_back(
     turn: usize,
 ) -> Option<(u64, SocketAddr)> {
     let address = *better.get(turn % better.len().max(1))?;
-    let patience = Patience::beside(&mesh.limits, name.role);
-    let serial = attempt(mesh, name, Some(address), patience, ready(true)).await.ok()?;
+    let timeouts = DialTimeouts::beside(&mesh.limits, name.role);
+    let serial = attempt(mesh, name, Some(address), timeouts, ready(true)).await.ok()?;
     Some((serial, address))
 }
 
@@ -233,7 +233,7 @@ async fn go_elsewhere(
     heard: Instant,
 ) -> Option<(u64, SocketAddr)> {
     let is_silent = || Endpoint::current().heard(name).is_none_or(|last| last == heard);
-    let patience = Patience::beside(&mesh.limits, name.role);
+    let timeouts = DialTimeouts::beside(&mesh.limits, name.role);
     for address in addresses {
         if !is_silent() {
             return None;
@@ -242,7 +242,7 @@ async fn go_elsewhere(
             rt::sleep(LAST_CHANCE).await;
             is_silent()
         };
-        match attempt(mesh, name, Some(*address), patience, still_silent).await {
+        match attempt(mesh, name, Some(*address), timeouts, still_silent).await {
             Ok(serial) => {
                 tracing::warn!(%address, "{name} was silent: it moved to another address");
                 return Some((serial, *address));
@@ -258,12 +258,12 @@ async fn attempt(
     mesh: &Rc<Mesh>,
     name: LinkName,
     address: Option<SocketAddr>,
-    patience: Patience,
+    timeouts: DialTimeouts,
     wanted: impl Future<Output = bool>,
 ) -> Result<u64, DialError> {
     let address = address.ok_or(DialError::Nowhere)?;
-    let stream = Stream::connect(address, patience.connect).await.map_err(DialError::Connect)?;
-    let agreed = rt::timeout(patience.handshake, agree(mesh, name, stream, wanted)).await;
+    let stream = Stream::connect(address, timeouts.connect).await.map_err(DialError::Connect)?;
+    let agreed = rt::timeout(timeouts.handshake, agree(mesh, name, stream, wanted)).await;
     let (wire, hello) = agreed.map_err(|_| DialError::Late)??;
     mesh.admit(wire, hello).await.map_err(|refusal| DialError::ByMe(mesh.refused(refusal, &hello)))
 }

@@ -16,9 +16,9 @@ const REMEMBERED_MAX: usize = 256;
 
 /// Lets a task that retries every second log why it fails once, and again every ten minutes.
 #[derive(Default)]
-pub(crate) struct Said(RefCell<BTreeMap<(Option<NodeId>, String), Instant>>);
+pub(crate) struct LogThrottle(RefCell<BTreeMap<(Option<NodeId>, String), Instant>>);
 
-impl Said {
+impl LogThrottle {
     /// Whether to log this now, about this node or an unknown one.
     pub(crate) fn is_news(&self, node: Option<NodeId>, what: &str) -> bool {
         let now = rt::now();

@@ -13,7 +13,7 @@ use crate::endpoint::Endpoint;
 use crate::hello::{Hello, Refusal, Refused};
 use crate::join::Admission;
 use crate::link::{End, Identity};
-use crate::said::Said;
+use crate::log_throttle::LogThrottle;
 use crate::tls::Configs;
 use crate::wire::{DetachedWire, Wire};
 use crate::{ClusterId, Limits, LinkName, Peer, PeerState, Protocol, Role, dialler};
@@ -29,7 +29,7 @@ pub(crate) struct Mesh {
     pub(crate) limits: Limits,
     pub(crate) tls: Option<Configs>,
     /// What was logged and need not be logged again.
-    pub(crate) said: Said,
+    pub(crate) log_throttle: LogThrottle,
     members: RefCell<BTreeMap<NodeId, Rc<Member>>>,
     /// The latest life of each node that was seen, including removed nodes.
     lives: RefCell<BTreeMap<NodeId, Incarnation>>,
@@ -126,7 +126,7 @@ impl Mesh {
             protocol,
             limits,
             tls,
-            said: Said::default(),
+            log_throttle: LogThrottle::default(),
             members: RefCell::default(),
             lives: RefCell::default(),
             next_serial: Cell::new(0),
@@ -344,7 +344,7 @@ impl Mesh {
             return Err(Refusal::Superseded);
         }
         self.lives.borrow_mut().insert(hello.from, hello.incarnation);
-        self.said.forget(hello.from);
+        self.log_throttle.forget(hello.from);
         member.trouble.replace(None);
         member.refusal.set(None);
         // Links with an earlier life of the peer are dead, and no handler may see both.

@@ -47,7 +47,7 @@ enum Verdict {
     Broken(String),
 }
 
-struct Wanted {
+struct Arguments {
     only: Vec<String>,
     list: bool,
     baseline: bool,
@@ -182,7 +182,7 @@ impl Sandbox {
     fn judge(
         &self,
         mutation: &Mutation,
-        wanted: &Wanted,
+        wanted: &Arguments,
         baseline: &mut BTreeMap<Catcher, Ended>,
     ) -> Result<Verdict, String> {
         if wanted.baseline {
@@ -212,7 +212,7 @@ impl Sandbox {
         verdict
     }
 
-    fn run_catchers(&self, mutation: &Mutation, wanted: &Wanted) -> Result<Verdict, String> {
+    fn run_catchers(&self, mutation: &Mutation, wanted: &Arguments) -> Result<Verdict, String> {
         let mut late = None;
         for catcher in &mutation.catchers {
             if self.cargo(&catcher.build(), None)? != Ended::Well {
@@ -274,9 +274,9 @@ fn remove_others(directory: &Path, kept: &[PathBuf]) {
 }
 
 /// Parses the arguments; `None`: print the help.
-fn parse() -> Result<Option<Wanted>, lexopt::Error> {
+fn parse() -> Result<Option<Arguments>, lexopt::Error> {
     let mut wanted =
-        Wanted { only: Vec::new(), list: false, baseline: true, limit: Duration::from_secs(1800) };
+        Arguments { only: Vec::new(), list: false, baseline: true, limit: Duration::from_secs(1800) };
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {

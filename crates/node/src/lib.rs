@@ -34,7 +34,7 @@ pub use self::attach::access;
 pub use self::attach::port_numbers::NodeNumber;
 pub use self::attach::unit::{Operation, Paths, UnitStats, Way, naa};
 pub use self::config::{Config, ExecuteForwarded, ForwardedResult, PeerAnswer, PeerQueries};
-pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, Wanted};
+pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, StartSpec};
 pub use self::data::VolumeId;
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
 pub use self::member::floating;
@@ -48,7 +48,7 @@ use self::shard::{Shard, on_all_cores};
 pub type Ready = Sender<Result<Vec<SocketAddr>, StartError>>;
 
 /// Runs one core of a node, in every world. Only core 0 gets `start`.
-pub async fn run(config: Arc<Config>, start: Option<(Wanted, Ready)>) {
+pub async fn run(config: Arc<Config>, start: Option<(StartSpec, Ready)>) {
     let shard = Shard::install(Arc::clone(&config));
     let Some((wanted, ready)) = start else {
         assert_ne!(rt::core(), CoreId(0), "core 0 has the control");
@@ -63,7 +63,7 @@ pub async fn run(config: Arc<Config>, start: Option<(Wanted, Ready)>) {
     }
 }
 
-async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec<SocketAddr>, StartError> {
+async fn serve(shard: &Rc<Shard>, config: &Config, wanted: StartSpec) -> Result<Vec<SocketAddr>, StartError> {
     let control = Control::start(config).await?;
     shard.set_control(Rc::clone(&control));
     control.show_portal_group().await;

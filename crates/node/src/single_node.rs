@@ -8,7 +8,7 @@ use rt::CoreId;
 use rt::sim::{NodeId, World};
 
 use crate::config::RecordEngine;
-use crate::{Config, Wanted};
+use crate::{Config, StartSpec};
 
 /// A node that serves, without pools, and its machine.
 pub(crate) fn single_node(cores: usize) -> (World, NodeId) {
@@ -18,7 +18,7 @@ pub(crate) fn single_node(cores: usize) -> (World, NodeId) {
     let record = RecordEngine::Memory(cluster::memory::Memory::new(cluster::NodeId::new(1)));
     let config = Arc::new(Config { data_dir: "/ursa".into(), portals, record, ..Config::default() });
     let (ready, started) = rt::sync::oneshot();
-    let start = Cell::new(Some((Wanted::default(), ready)));
+    let start = Cell::new(Some((StartSpec::default(), ready)));
     world.restart(server, move |core| {
         let start = (core == CoreId(0)).then(|| start.take()).flatten();
         crate::run(Arc::clone(&config), start)

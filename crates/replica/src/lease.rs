@@ -79,7 +79,7 @@ pub struct Leases {
     known: Revision,
     /// Promises of an earlier life may hold until then.
     quiet_until: Instant,
-    given: BTreeMap<NodeId, Given>,
+    given: BTreeMap<NodeId, HeldLeases>,
     /// By giver, oldest first; each is better than the others in its end or its revision.
     held: BTreeMap<NodeId, Vec<Held>>,
     /// Leases requested up to then do not count.
@@ -91,7 +91,7 @@ pub struct Leases {
 const HELD_MAX: usize = 8;
 
 #[derive(Debug)]
-struct Given {
+struct HeldLeases {
     incarnation: Incarnation,
     /// This life is known to be over: what still arrives was sent before it ended.
     dead: bool,
@@ -166,7 +166,7 @@ impl Leases {
         if self.applied == Revision(0) && !makes(Canary::GrantBlind) {
             return None;
         }
-        let anew = || Given {
+        let anew = || HeldLeases {
             incarnation: request.incarnation,
             dead: false,
             applied: request.applied,
@@ -241,10 +241,10 @@ impl Leases {
     ///
     /// What was promised to it no longer binds (R11), and it gets no more leases.
     pub fn handle_death(&mut self, of: NodeId, incarnation: Incarnation) {
-        let dead = || Given { incarnation, dead: true, applied: Revision(0), until: Vec::new() };
+        let dead = || HeldLeases { incarnation, dead: true, applied: Revision(0), until: Vec::new() };
         let given = self.given.entry(of).or_insert_with(dead);
         if given.incarnation <= incarnation {
-            *given = Given { applied: given.applied, ..dead() };
+            *given = HeldLeases { applied: given.applied, ..dead() };
         }
     }
 

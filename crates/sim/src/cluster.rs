@@ -23,7 +23,7 @@ use initiator::{Error, Lun, Options, Session, Timeouts};
 use node::control::{Fault, FaultKind, Place, PoolSpec, Scrub, Verification, VerificationState};
 use node::copies::{Answer, Ask, Copies, CopyEntry, SliceCopy, StandingEntry, VolumeEntry};
 use node::events::Event;
-use node::{Config, Control, StartError, Wanted};
+use node::{Config, Control, StartError, StartSpec};
 use rt::CoreId;
 use rt::sim::{DiskImage, NodeId, NodeStatus, World};
 use rt::sync::Receiver;
@@ -276,7 +276,7 @@ impl Cluster {
 
     fn start_server(&self, server: &Server) {
         let (ready, started) = rt::sync::oneshot();
-        let start = Rc::new(Cell::new(Some((Wanted::default(), ready))));
+        let start = Rc::new(Cell::new(Some((StartSpec::default(), ready))));
         let config = Arc::clone(&server.config);
         self.world.restart(server.machine, move |core| {
             let start = (core == CoreId(0)).then(|| start.take()).flatten();

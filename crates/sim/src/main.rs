@@ -38,7 +38,7 @@ impl FormatTime for WorldTime {
     }
 }
 
-struct Wanted {
+struct Arguments {
     from: u64,
     count: u64,
     one: bool,
@@ -118,8 +118,8 @@ fn tell(seeds: u64, began: Instant) {
 }
 
 /// Parses the arguments; `None`: print the help.
-fn parse() -> Result<Option<Wanted>, lexopt::Error> {
-    let mut wanted = Wanted { from: 0, count: 1, one: false, canary: None, without: None, log: None };
+fn parse() -> Result<Option<Arguments>, lexopt::Error> {
+    let mut wanted = Arguments { from: 0, count: 1, one: false, canary: None, without: None, log: None };
     let mut said = false;
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::{BlockCount, Buf, Lba, SharedBuf};
 use initiator::command::{Inquiry, Write};
-use initiator::{Capacity, Lun, Multipath, MultipathOptions, Options, Policy, Search, Session, Wanted};
+use initiator::{Capacity, Lun, Multipath, MultipathOptions, Options, Policy, Search, Session, UnitSelector};
 
 use super::{Failure, NoWay};
 
@@ -133,7 +133,7 @@ async fn open_paths(address: &UnitAddress) -> Result<Multipath, NoWay> {
     let search = Search {
         portals: address.portals.clone(),
         target: Some(address.name.clone()),
-        unit: Wanted::Lun(address.lun),
+        unit: UnitSelector::Lun(address.lun),
         discover: false,
     };
     let options = MultipathOptions {

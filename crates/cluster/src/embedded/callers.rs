@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::Instant;
 
-use super::engine::{Answered, CallId, Engine, Told};
+use super::engine::{Answered, CallId, Engine, Notification};
 use crate::call::Answer;
 use crate::error::Error;
 use crate::limits::WATCHES_MAX;
@@ -114,10 +114,10 @@ impl Callers {
     }
 
     /// Passes a change on to the watches. `now` is the engine's record.
-    pub fn tell(&mut self, told: Told, now: &Everything) {
+    pub fn tell(&mut self, told: Notification, now: &Everything) {
         match told {
-            Told::Change(change) => self.watches.change(change, now),
-            Told::Replaced => self.watches.replaced(now),
+            Notification::Change(change) => self.watches.change(change, now),
+            Notification::Replaced => self.watches.replaced(now),
         }
     }
 

@@ -153,12 +153,12 @@ impl Embedded {
         let _ = self.inbox.try_send(Input::Died(node));
     }
 
-    /// Stops the engine and waits until it has ended, at most for `patience`; returns whether it has.
-    pub fn stop(self, patience: Duration) -> bool {
+    /// Stops the engine and waits until it has ended, at most for `timeout`; returns whether it has.
+    pub fn stop(self, timeout: Duration) -> bool {
         self.door.stopping.store(true, Ordering::Relaxed);
         let _ = self.inbox.try_send(Input::Wake);
         let ended = self.ended.lock().expect("only held here");
-        matches!(ended.recv_timeout(patience), Err(RecvTimeoutError::Disconnected))
+        matches!(ended.recv_timeout(timeout), Err(RecvTimeoutError::Disconnected))
     }
 }
 
@@ -377,7 +377,7 @@ impl Driver {
     }
 
     fn tell(&mut self) {
-        while let Some(told) = self.engine.poll_told() {
+        while let Some(told) = self.engine.poll_notification() {
             self.callers.tell(told, self.engine.record().everything());
         }
     }

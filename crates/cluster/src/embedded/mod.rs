@@ -17,7 +17,7 @@ mod simulated;
 mod ticks;
 
 pub use driver::{Embedded, StartError};
-pub use engine::{Answered, CallId, Engine, Refused, Reply, Settings, Told};
+pub use engine::{Answered, CallId, Engine, Notification, Refused, Reply, Settings};
 pub use file::{File, FileError, ForceError};
 pub use message::{is_promise_kept, may_wait};
 pub use promise::Promise;

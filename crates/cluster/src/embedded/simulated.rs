@@ -15,7 +15,7 @@ use std::time::Duration;
 use rt::sync::oneshot;
 
 use super::callers::Callers;
-use super::engine::{Engine, Settings, Told};
+use super::engine::{Engine, Notification, Settings};
 use super::message::is_promise_kept;
 use super::saved::{Batch, Identity, Saved};
 use super::ticks::Ticks;
@@ -159,21 +159,21 @@ impl Shared {
 
     /// Checks what a node has applied: a change, or a snapshot after which it has `now`. Returns what is
     /// wrong.
-    fn look(&mut self, told: &Told, now: &Everything) -> Result<(), &'static str> {
+    fn look(&mut self, told: &Notification, now: &Everything) -> Result<(), &'static str> {
         match told {
-            Told::Change(change) if change.revision.0 == self.seen.revision.0 + 1 => {
+            Notification::Change(change) if change.revision.0 == self.seen.revision.0 + 1 => {
                 self.history.push(change.clone());
                 self.seen.change(change);
                 self.watches.change(change.clone(), &self.seen);
             }
-            Told::Change(change) => {
+            Notification::Change(change) => {
                 let known = change.revision.0.checked_sub(1).and_then(|at| self.history.get(at as usize));
                 return if known == Some(change) { Ok(()) } else { Err("two nodes have two histories") };
             }
-            Told::Replaced if now.revision == self.seen.revision && *now != self.seen => {
+            Notification::Replaced if now.revision == self.seen.revision && *now != self.seen => {
                 return Err("a snapshot is not what the record was");
             }
-            Told::Replaced => {}
+            Notification::Replaced => {}
         }
         Ok(())
     }
@@ -267,7 +267,7 @@ struct Driver {
     engine: Engine,
     callers: Callers,
     /// Changes that watches have yet to receive.
-    told: VecDeque<Told>,
+    told: VecDeque<Notification>,
     send: Box<dyn FnMut(NodeId, Vec<u8>)>,
     door: Arc<Door>,
 }
@@ -410,7 +410,7 @@ impl Driver {
 
     /// Shows applied changes to the observers before any node can learn of them.
     fn look(&mut self) {
-        while let Some(told) = self.engine.poll_told() {
+        while let Some(told) = self.engine.poll_notification() {
             let looked = self.files.lock().look(&told, self.engine.record().everything());
             assert_eq!(looked, Ok(()), "{}: {told:?}", self.node);
             self.told.push_back(told);

@@ -28,12 +28,12 @@ pub(super) struct Gateway {
     /// The member that is asked next.
     next: AtomicUsize,
     user: Option<User>,
-    said: Mutex<Said>,
+    last_answers: Mutex<LastAnswers>,
 }
 
 /// The last answers of etcd.
 #[derive(Default)]
-struct Said {
+struct LastAnswers {
     /// The token of the authenticated user, until etcd forgets it.
     token: Option<String>,
     /// Why the last request was not answered, and by which member.
@@ -82,17 +82,17 @@ impl Gateway {
             endpoints,
             next: AtomicUsize::new(0),
             user: access.read_user()?,
-            said: Mutex::default(),
+            last_answers: Mutex::default(),
         })
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().expect("no code panics while it holds what was said")
+    fn last_answers(&self) -> MutexGuard<'_, LastAnswers> {
+        self.last_answers.lock().expect("no code panics while it holds what was said")
     }
 
     /// Why the last request was not answered.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.said().trouble.clone()
+        self.last_answers().trouble.clone()
     }
 
     /// The answer to a request that may be sent more than once.
@@ -120,10 +120,10 @@ impl Gateway {
     /// Authenticates the user.
     fn prove(&self, until: Instant) -> Result<(), Failed> {
         let Some(User { name, password }) = &self.user else { return Ok(()) };
-        self.said().token = None;
+        self.last_answers().token = None;
         let proof =
             self.ask_once("auth/authenticate", &json!({ "name": name, "password": password }), until)?;
-        self.said().token = proof["token"].as_str().map(str::to_owned);
+        self.last_answers().token = proof["token"].as_str().map(str::to_owned);
         Ok(())
     }
 
@@ -143,11 +143,11 @@ impl Gateway {
             if answer.status().is_success() { Ok(read) } else { Err(refusal(&read)) }
         });
         let answer = answer.map_err(|(failed, why)| {
-            self.said().trouble = Some(format!("{endpoint}: {why}"));
+            self.last_answers().trouble = Some(format!("{endpoint}: {why}"));
             failed
         });
         match answer {
-            Ok(_) => self.said().trouble = None,
+            Ok(_) => self.last_answers().trouble = None,
             Err(Failed::Unreached | Failed::Unknown) => {
                 self.next.store(at.wrapping_add(1), Ordering::Relaxed)
             }
@@ -158,7 +158,7 @@ impl Gateway {
 
     fn request(&self, endpoint: &str, path: &str) -> ureq::RequestBuilder<ureq::typestate::WithBody> {
         let request = self.agent.post(format!("{endpoint}/v3/{path}"));
-        match &self.said().token {
+        match &self.last_answers().token {
             Some(token) => request.header("Authorization", token),
             None => request,
         }
@@ -208,9 +208,9 @@ fn never_sent(error: &ureq::Error) -> bool {
 /// codes alone do not distinguish these.
 fn refusal(answer: &Value) -> (Failed, String) {
     // Later versions only have `message`.
-    let said =
+    let last_answers =
         answer["error"].as_str().or(answer["message"].as_str()).unwrap_or("an error without a message");
-    let failed = match said {
+    let failed = match last_answers {
         "etcdserver: mvcc: database space exceeded" => Failed::Refused(Refused::Full),
         "etcdserver: requested lease not found" => Failed::Refused(Refused::Lease),
         "etcdserver: user name is empty"
@@ -221,7 +221,7 @@ fn refusal(answer: &Value) -> (Failed, String) {
         | "etcdserver: authentication is not enabled" => Failed::Refused(Refused::Denied),
         _ => Failed::Unknown,
     };
-    (failed, said.to_owned())
+    (failed, last_answers.to_owned())
 }
 
 /// etcd's 64-bit numbers are strings in JSON, and it leaves out 0.

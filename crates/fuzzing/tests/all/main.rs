@@ -75,7 +75,7 @@ fn take_inputs(target: &'static str, seeds: &[Vec<u8>], run: impl Fn(&[u8]) -> R
     while number < INPUTS_MIN || number < INPUTS_MAX && start.elapsed() < TIME {
         let bytes = inputs::input(number, seeds);
         let begun = Instant::now();
-        let told = Told { target, number, bytes: &bytes };
+        let told = PrintOnPanic { target, number, bytes: &bytes };
         // Too few bytes for the type are no input.
         taken += u64::from(run(&bytes).is_ok());
         assert!(begun.elapsed() < INPUT_TIME_MAX, "an input took {:?}", begun.elapsed());
@@ -87,16 +87,16 @@ fn take_inputs(target: &'static str, seeds: &[Vec<u8>], run: impl Fn(&[u8]) -> R
 }
 
 /// Prints the input if the target panics.
-struct Told<'a> {
+struct PrintOnPanic<'a> {
     target: &'static str,
     number: u64,
     bytes: &'a [u8],
 }
 
-impl Drop for Told<'_> {
+impl Drop for PrintOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let Told { target, number, bytes } = self;
+            let PrintOnPanic { target, number, bytes } = self;
             let hex = bytes.iter().fold(String::new(), |mut hex, byte| {
                 let _ = write!(hex, "{byte:02x}");
                 hex

@@ -33,7 +33,7 @@ pub(super) struct Attempt<'a> {
 }
 
 /// A failed attempt: its path and session, and the error.
-pub(super) struct Miss {
+pub(super) struct FailedAttempt {
     pub(super) index: usize,
     pub(super) link: Rc<Link>,
     pub(super) error: Error,
@@ -79,7 +79,7 @@ impl Attempt<'_> {
 }
 
 impl Future for Attempt<'_> {
-    type Output = Result<Option<Buf>, Miss>;
+    type Output = Result<Option<Buf>, FailedAttempt>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -89,7 +89,7 @@ impl Future for Attempt<'_> {
         self.finish(result.is_ok());
         Poll::Ready(match result.and_then(good) {
             Ok(result) => Ok(result.data),
-            Err(error) => Err(Miss { index: self.index, link: Rc::clone(&self.link), error }),
+            Err(error) => Err(FailedAttempt { index: self.index, link: Rc::clone(&self.link), error }),
         })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{Instant, LbaRange};
 
-use super::attempt::Miss;
+use super::attempt::FailedAttempt;
 use super::failure::{EffectKnown, Failure, Tried, Why};
 use super::outcome::{Done, Fate, Verdict, judge};
 use super::path::Link;
@@ -70,7 +70,7 @@ impl Drop for Hold {
 }
 
 /// A command that did not succeed at once.
-struct Trial<'a> {
+struct Failover<'a> {
     shared: &'a Rc<Shared>,
     effect: Effect,
     began: Instant,
@@ -86,9 +86,9 @@ impl Shared {
     pub(super) async fn persist<C: Command>(
         self: &Rc<Shared>,
         command: &C,
-        first: Option<Miss>,
+        first: Option<FailedAttempt>,
     ) -> Result<C::Answer, Failure> {
-        let mut trial = Trial {
+        let mut failover = Failover {
             shared: self,
             effect: command.effect(),
             began: rt::now(),
@@ -96,37 +96,37 @@ impl Shared {
             tried: Vec::new(),
             hold: None,
         };
-        let mut miss = first;
+        let mut failed = first;
         loop {
-            let avoid = miss.as_ref().map(|miss| miss.index);
-            if let Some(miss) = miss {
-                trial.handle(miss).await?;
+            let avoid = failed.as_ref().map(|failed| failed.index);
+            if let Some(failed) = failed {
+                failover.handle(failed).await?;
             }
-            trial.admission().await?;
+            failover.admission().await?;
             let attempt = loop {
                 match self.begin(command, avoid) {
                     Some(attempt) => break attempt,
-                    None => trial.path().await?,
+                    None => failover.path().await?,
                 }
             };
-            if trial.hold.is_some() {
+            if failover.hold.is_some() {
                 self.repeated.set(self.repeated.get() + 1);
             }
             match attempt.await {
                 Ok(data) => {
                     let answer = command.answer(data).ok_or(Error::BadAnswer(C::NAME));
-                    return answer.map_err(|error| trial.fail(Why::Answer(error)));
+                    return answer.map_err(|error| failover.fail(Why::Answer(error)));
                 }
-                Err(next) => miss = Some(next),
+                Err(next) => failed = Some(next),
             }
         }
     }
 }
 
-impl Trial<'_> {
+impl Failover<'_> {
     /// Handles a failed attempt: waits until another one may follow, or returns the failure.
-    async fn handle(&mut self, miss: Miss) -> Result<(), Failure> {
-        let Miss { index, link, error } = miss;
+    async fn handle(&mut self, failed: FailedAttempt) -> Result<(), Failure> {
+        let FailedAttempt { index, link, error } = failed;
         let Verdict::Again { done, path, pause } = judge(&error) else {
             return Err(self.fail(Why::Answer(error)));
         };

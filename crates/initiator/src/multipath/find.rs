@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rt::sync::Notify;
 
-use super::{Search, Wanted};
+use super::{Search, UnitSelector};
 use crate::command::UnitName;
 use crate::{Capacity, Error, Lun, Options, Session, discover};
 
@@ -85,7 +85,7 @@ pub(super) async fn places(search: &Search, login: &Options) -> Found {
 /// places.
 pub(super) async fn unit(
     places: &BTreeSet<Place>,
-    wanted: &Wanted,
+    wanted: &UnitSelector,
     login: &Options,
 ) -> (Option<Unit>, Vec<(SocketAddr, Error)>) {
     let mut failed = Vec::new();
@@ -144,16 +144,16 @@ async fn gather<T: 'static, F: Future<Output = Result<T, Error>> + 'static>(
 }
 
 /// Looks for the unit at one place.
-async fn unit_at(place: &Place, wanted: &Wanted, login: &Options) -> Result<Option<Unit>, Error> {
+async fn unit_at(place: &Place, wanted: &UnitSelector, login: &Options) -> Result<Option<Unit>, Error> {
     let session = Session::connect(place.portal, &place.target, login).await?;
     let luns = match wanted {
-        Wanted::Lun(lun) => vec![*lun],
-        Wanted::Name(_) => session.report_luns().await?,
+        UnitSelector::Lun(lun) => vec![*lun],
+        UnitSelector::Name(_) => session.report_luns().await?,
     };
     let mut found = None;
     for lun in luns {
         let Ok(identity) = session.identify(lun).await else { continue };
-        if !matches!(wanted, Wanted::Name(name) if *name != identity.unit) {
+        if !matches!(wanted, UnitSelector::Name(name) if *name != identity.unit) {
             match session.make_ready(lun).await {
                 Err(error) if !error.needs_help() => return Err(error),
                 _ => {}

@@ -4,8 +4,8 @@
 //! for their names. Each path has a task that maintains its session (`life`). The policy chooses the path for
 //! a command (`policy`) among those that are good enough (`access`). If a command fails, `verdict` classifies
 //! the failure, and `trial` waits for what must be waited for and then sends the command again, or reports
-//! why not. `doubt` keeps commands that may still be under way on a lost path from overwriting later writes,
-//! and `reservations` registers a host over all of its paths. See `docs/why/multipath.md`.
+//! why not. `suspect` keeps commands that may still be under way on a lost path from overwriting later
+//! writes, and `reservations` registers a host over all of its paths. See `docs/why/multipath.md`.
 
 mod access;
 mod attempt;
@@ -34,7 +34,7 @@ use rt::Task;
 pub use self::event::{Event, What};
 pub use self::failure::{EffectKnown, Failure, Tried, Why};
 use self::find::Place;
-pub use self::options::{MultipathOptions, Search, Wanted};
+pub use self::options::{MultipathOptions, Search, UnitSelector};
 use self::path::Path;
 pub use self::path::{PathName, PathState, PathStatus};
 pub use self::policy::Policy;

@@ -15,7 +15,7 @@ pub struct Search {
     /// The name of the target; `None` searches all targets that the portals show us.
     pub target: Option<String>,
     /// The unit.
-    pub unit: Wanted,
+    pub unit: UnitSelector,
     /// Whether to use portals, too, that the given ones report. If not, each of the given portals must lead
     /// to the unit.
     pub discover: bool,
@@ -23,7 +23,7 @@ pub struct Search {
 
 /// A unit, by number or by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum UnitSelector {
     /// The unit that has this number at the first target that has one. A different unit is not a path to it.
     Lun(Lun),
     /// The unit of this name, whatever its number.

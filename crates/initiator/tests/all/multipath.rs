@@ -8,7 +8,7 @@ use base::{BlockCount, Chain, Lba, LbaRange};
 use initiator::command::AccessState;
 use initiator::load::{self, Access, Until};
 use initiator::multipath::{EffectKnown, Event, Failure, OpenError, PathState, What, Why};
-use initiator::{Lun, Multipath, MultipathOptions, Policy, Search, Wanted};
+use initiator::{Lun, Multipath, MultipathOptions, Policy, Search, UnitSelector};
 use proto::scsi::AccessState as Alua;
 
 use crate::array::{Array, BLOCK, BLOCKS};
@@ -25,7 +25,7 @@ fn search(array: &Array) -> Search {
     Search {
         portals: array.all_portals(),
         target: Some(NAME.into()),
-        unit: Wanted::Lun(Lun(0)),
+        unit: UnitSelector::Lun(Lun(0)),
         discover: false,
     }
 }
@@ -87,7 +87,7 @@ fn paths_are_found_from_one_portal() {
         let by_number = Search {
             portals: vec![first],
             target: Some(NAME.into()),
-            unit: Wanted::Lun(Lun(0)),
+            unit: UnitSelector::Lun(Lun(0)),
             discover: true,
         };
         let unit = Multipath::open(&by_number, MultipathOptions::default()).await.unwrap();
@@ -95,7 +95,7 @@ fn paths_are_found_from_one_portal() {
         assert_eq!(unit.name().to_string(), "naa.60111111111111111111111111111111");
         let name = unit.name().clone();
         unit.close().await;
-        let by_name = Search { target: None, unit: Wanted::Name(name), ..by_number };
+        let by_name = Search { target: None, unit: UnitSelector::Name(name), ..by_number };
         let options = MultipathOptions { sessions: 2, ..MultipathOptions::default() };
         let unit = Multipath::open(&by_name, options).await.unwrap();
         unit.write(Lba(3), block(7)).await.unwrap();
@@ -138,7 +138,7 @@ fn paths_that_cannot_be_opened_are_reported_with_reasons() {
         let error = open(nobody).await;
         assert!(matches!(&error, OpenError::NoTarget(failed) if failed.len() == 1), "{error}");
         assert!(error.to_string().contains(":1: cannot connect"), "{error}");
-        let no_such_unit = Search { unit: Wanted::Lun(Lun(5)), ..wanted.clone() };
+        let no_such_unit = Search { unit: UnitSelector::Lun(Lun(5)), ..wanted.clone() };
         let error = open(no_such_unit).await;
         assert!(matches!(error, OpenError::NoUnit(_)), "{error}");
         let no_such_target = Search { target: Some("iqn.2026-01.org.ursa:no".into()), ..wanted };

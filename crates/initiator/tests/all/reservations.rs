@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{BlockCount, Chain, Lba};
 use initiator::command::{ReadKeys, ReadReservation, ReservationType};
 use initiator::multipath::{Claim, Failure, What};
-use initiator::{Error, Lun, Multipath, MultipathOptions, Policy, Search, Wanted};
+use initiator::{Error, Lun, Multipath, MultipathOptions, Policy, Search, UnitSelector};
 
 use crate::array::{Array, BLOCK};
 use crate::ram_target::NAME;
@@ -25,7 +25,7 @@ fn host(array: &Array, name: &str) -> Rc<Multipath> {
     let search = Search {
         portals: array.all_portals(),
         target: Some(NAME.into()),
-        unit: Wanted::Lun(Lun(0)),
+        unit: UnitSelector::Lun(Lun(0)),
         discover: false,
     };
     array.run(move || async move { Rc::new(Multipath::open(&search, options).await.unwrap()) })

@@ -8,7 +8,7 @@ use replica::{Incarnation, NodeId};
 use rt::CoreId;
 
 use crate::node::{CLUSTER, CORES, Life, Node, PATIENCE, authority, limits};
-use crate::recorder::Told;
+use crate::recorder::HandlerCall;
 
 /// Reports it from a thread of `by`: any process could.
 fn tell(by: &Node, of: DeathNotice, to: &Node) -> Result<(), DeathNoticeError> {
@@ -22,8 +22,8 @@ fn tell(by: &Node, of: DeathNotice, to: &Node) -> Result<(), DeathNoticeError> {
     result
 }
 
-fn deaths(node: &Node) -> Vec<(CoreId, Told)> {
-    node.log.all().into_iter().filter(|(_, told)| matches!(told, Told::Died(..))).collect()
+fn deaths(node: &Node) -> Vec<(CoreId, HandlerCall)> {
+    node.log.all().into_iter().filter(|(_, told)| matches!(told, HandlerCall::Died(..))).collect()
 }
 
 #[test]
@@ -59,6 +59,6 @@ fn only_the_node_itself_is_believed_and_only_of_its_latest_life() {
 
     // Only the node has its credentials; the link cannot know that this life is still running.
     tell(&a, of(&own, 2), &b).unwrap();
-    assert_eq!(deaths(&b), [(CoreId(0), Told::Died(NodeId(1), Incarnation(2)))]);
+    assert_eq!(deaths(&b), [(CoreId(0), HandlerCall::Died(NodeId(1), Incarnation(2)))]);
     assert_eq!(b.log.up().len(), 3, "links end when their connections do");
 }

@@ -12,11 +12,11 @@ use rt::uring::{Config, Running};
 use crate::node::{
     CLUSTER, CORES, Held, Life, Node, PATIENCE, authority, control, limits, pair, replication, secure_pair,
 };
-use crate::recorder::{ANSWER, ASK, Log, Recorder, SAY, Told, frame, link};
+use crate::recorder::{ANSWER, ASK, HandlerCall, Log, Recorder, SAY, frame, link};
 
 fn frames(log: &Log, wanted: u8) -> Vec<(u64, Vec<u8>)> {
     let frames = log.all().into_iter().filter_map(|(_, told)| match told {
-        Told::Frame { channel, kind, payload, .. } if kind == wanted => Some((channel, payload)),
+        HandlerCall::Frame { channel, kind, payload, .. } if kind == wanted => Some((channel, payload)),
         _ => None,
     });
     frames.collect()
@@ -37,7 +37,7 @@ fn carries_everything(a: &Node, b: &Node) {
         let link = link(replication(1, 1)).unwrap();
         (0..COUNT).for_each(|n| link.send(frame(n, ASK, b"head", content(n))));
     });
-    b.wait(|log| log.count(|told| matches!(told, Told::Frame { kind: ANSWER, .. })) == COUNT as usize);
+    b.wait(|log| log.count(|told| matches!(told, HandlerCall::Frame { kind: ANSWER, .. })) == COUNT as usize);
     for (log, kind) in [(&a.log, ASK), (&b.log, ANSWER)] {
         let frames = frames(log, kind);
         assert_eq!(frames.len() as u64, COUNT);
@@ -47,7 +47,7 @@ fn carries_everything(a: &Node, b: &Node) {
     }
     let queued = b.on(1, || link(replication(1, 1)).unwrap().queued_bytes());
     assert_eq!(queued, 0);
-    assert_eq!(b.log.count(|told| matches!(told, Told::Down(_))), 0);
+    assert_eq!(b.log.count(|told| matches!(told, HandlerCall::Down(_))), 0);
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn a_closed_link_comes_back() {
     for round in 1..4 {
         a.wait_for_links(3);
         b.wait_for_links(3);
-        assert_eq!(a.log.count(|told| matches!(told, Told::Down(_))), round - 1);
+        assert_eq!(a.log.count(|told| matches!(told, HandlerCall::Down(_))), round - 1);
         a.on(0, || link(control(2)).unwrap().close("the test wants it"));
-        a.wait(|log| log.count(|told| matches!(told, Told::Down(_))) == round);
-        b.wait(|log| log.count(|told| matches!(told, Told::Down(_))) == round);
+        a.wait(|log| log.count(|told| matches!(told, HandlerCall::Down(_))) == round);
+        b.wait(|log| log.count(|told| matches!(told, HandlerCall::Down(_))) == round);
     }
 }
 

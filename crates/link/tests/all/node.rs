@@ -13,7 +13,7 @@ use rt::sync::Notify;
 use rt::uring::{Config, Running};
 use rt::{CoreId, Handle};
 
-use crate::recorder::{Log, Recorder, Told};
+use crate::recorder::{HandlerCall, Log, Recorder};
 
 pub const CLUSTER: ClusterId = ClusterId([0xc1; 16]);
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -122,7 +122,7 @@ impl Node {
     }
 
     pub fn ups(&self) -> usize {
-        self.log.count(|told| matches!(told, Told::Up(..)))
+        self.log.count(|told| matches!(told, HandlerCall::Up(..)))
     }
 }
 

@@ -19,7 +19,7 @@ pub const SAY: u8 = 3;
 
 /// A call of a core's handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum HandlerCall {
     Up(LinkName, Incarnation),
     Down(LinkName),
     Died(NodeId, Incarnation),
@@ -28,10 +28,10 @@ pub enum Told {
 
 /// All calls of a node's handlers, with their cores.
 #[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<Vec<(CoreId, Told)>>>);
+pub struct Log(Arc<Mutex<Vec<(CoreId, HandlerCall)>>>);
 
 impl Log {
-    pub fn all(&self) -> Vec<(CoreId, Told)> {
+    pub fn all(&self) -> Vec<(CoreId, HandlerCall)> {
         self.0.lock().unwrap().clone()
     }
 
@@ -39,7 +39,7 @@ impl Log {
         self.0.lock().unwrap().clear();
     }
 
-    pub fn count(&self, wanted: impl Fn(&Told) -> bool) -> usize {
+    pub fn count(&self, wanted: impl Fn(&HandlerCall) -> bool) -> usize {
         self.0.lock().unwrap().iter().filter(|(_, told)| wanted(told)).count()
     }
 
@@ -48,9 +48,11 @@ impl Log {
         let mut up = BTreeMap::new();
         for (core, told) in self.0.lock().unwrap().iter() {
             match told {
-                Told::Up(name, incarnation) => assert_eq!(up.insert(*name, (*core, *incarnation)), None),
-                Told::Down(name) => assert_eq!(up.remove(name).unwrap().0, *core),
-                Told::Died(..) | Told::Frame { .. } => {}
+                HandlerCall::Up(name, incarnation) => {
+                    assert_eq!(up.insert(*name, (*core, *incarnation)), None)
+                }
+                HandlerCall::Down(name) => assert_eq!(up.remove(name).unwrap().0, *core),
+                HandlerCall::Died(..) | HandlerCall::Frame { .. } => {}
             }
         }
         up.into_iter().map(|(name, (core, incarnation))| (name, core, incarnation)).collect()
@@ -74,7 +76,7 @@ impl Recorder {
         }
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: HandlerCall) {
         self.log.0.lock().unwrap().push((rt::core(), told));
     }
 }
@@ -93,16 +95,16 @@ impl Handler for Recorder {
     fn up(&self, link: Rc<Link>) {
         let previous = self.links.borrow_mut().insert(link.name(), Rc::clone(&link));
         assert!(previous.is_none(), "{} is up twice", link.name());
-        self.tell(Told::Up(link.name(), link.peer_incarnation()));
+        self.tell(HandlerCall::Up(link.name(), link.peer_incarnation()));
     }
 
     fn down(&self, name: LinkName) {
         assert!(self.links.borrow_mut().remove(&name).is_some(), "{name} is down twice");
-        self.tell(Told::Down(name));
+        self.tell(HandlerCall::Down(name));
     }
 
     fn died(&self, node: NodeId, incarnation: Incarnation) {
-        self.tell(Told::Died(node, incarnation));
+        self.tell(HandlerCall::Died(node, incarnation));
     }
 
     fn frame(&self, link: &Rc<Link>, frame: Frame) {
@@ -110,7 +112,7 @@ impl Handler for Recorder {
         assert!(current.is_some_and(|current| Rc::ptr_eq(&current, link)), "a frame of a link that is down");
         assert!(frame.payload.parts().len() <= 1);
         assert!(frame.payload.parts().iter().all(|part| part.as_ptr().addr() % base::ALIGNMENT == 0));
-        self.tell(Told::Frame {
+        self.tell(HandlerCall::Frame {
             name: link.name(),
             channel: frame.channel,
             kind: frame.kind,

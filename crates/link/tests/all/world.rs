@@ -15,7 +15,7 @@ use replica::{Incarnation, NodeId};
 use rt::sim::{NetProfile, World};
 use rt::{CoreId, Stream};
 
-use crate::recorder::{ANSWER, ASK, Log, Recorder, SAY, Told, frame, link};
+use crate::recorder::{ANSWER, ASK, HandlerCall, Log, Recorder, SAY, frame, link};
 
 const PORT: u16 = 3261;
 const CLUSTER: ClusterId = ClusterId([7; 16]);
@@ -187,7 +187,7 @@ fn every_pair_gets_its_links_on_their_cores() {
         let cores = cluster.on(a, CoreId(1), || link(replication(2, 1)).unwrap().peer_cores());
         assert_eq!(cores, 3);
         cluster.world.run_for(20 * SECOND);
-        assert_eq!(a.log.count(|told| matches!(told, Told::Down(_))), 0, "idle links stay");
+        assert_eq!(a.log.count(|told| matches!(told, HandlerCall::Down(_))), 0, "idle links stay");
     }
 }
 
@@ -203,7 +203,7 @@ fn frames_arrive_in_order_with_what_they_carry() {
         cluster.settle();
         let frames = |log: &Log, name, kind| {
             let frames = log.all().into_iter().filter_map(|(core, told)| match told {
-                Told::Frame { name: its, channel, kind: its_kind, head, payload } => {
+                HandlerCall::Frame { name: its, channel, kind: its_kind, head, payload } => {
                     assert_eq!((its, its_kind, core, &head[..]), (name, kind, CoreId(1), &b"head"[..]));
                     Some((channel, ASK, payload))
                 }
@@ -229,13 +229,13 @@ fn a_broken_link_goes_down_on_both_sides_and_comes_back() {
             cluster.settle();
             assert_eq!((a.log.up().len(), b.log.up().len()), (3, 3));
         }
-        assert_eq!(a.log.count(|told| matches!(told, Told::Down(_))), 9);
+        assert_eq!(a.log.count(|told| matches!(told, HandlerCall::Down(_))), 9);
         // From each life of the link, an uninterrupted beginning has arrived.
         let mut next = 0;
         for (_, told) in a.log.all() {
             match told {
-                Told::Up(name, _) if name == replication(2, 0) => next = 0,
-                Told::Frame { channel, .. } => {
+                HandlerCall::Up(name, _) if name == replication(2, 0) => next = 0,
+                HandlerCall::Frame { channel, .. } => {
                     assert_eq!(channel, next);
                     next += 1;
                 }
@@ -279,7 +279,7 @@ fn a_peer_heard_before_the_timeout_is_kept() {
             cluster.world.heal_all();
             cluster.world.run_for(SECOND);
         }
-        let downs = |node: &Node| node.log.count(|told| matches!(told, Told::Down(_)));
+        let downs = |node: &Node| node.log.count(|told| matches!(told, HandlerCall::Down(_)));
         assert_eq!((downs(a), downs(b)), (0, 0));
     }
 }
@@ -335,7 +335,7 @@ fn what_may_wait_leaves_with_the_next_sign_of_life_or_before_the_next_frame() {
     let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
     let channels = || {
         let all = a.log.all().into_iter();
-        let channel = |told| if let Told::Frame { channel, .. } = told { Some(channel) } else { None };
+        let channel = |told| if let HandlerCall::Frame { channel, .. } = told { Some(channel) } else { None };
         all.filter_map(|(_, told)| channel(told)).collect::<Vec<u64>>()
     };
     let say = |waits: &'static [(u64, bool)]| {
@@ -377,7 +377,7 @@ fn a_paused_node_does_not_take_its_own_pause_for_silence() {
     [a, b].iter().for_each(|node| cluster.world.resume(node.sim));
     cluster.world.run_for(10 * SECOND);
     for node in [a, b] {
-        assert_eq!(node.log.count(|told| matches!(told, Told::Down(_))), 0);
+        assert_eq!(node.log.count(|told| matches!(told, HandlerCall::Down(_))), 0);
     }
     cluster.world.pause(b.sim);
     cluster.world.run_for(10 * SECOND);
@@ -405,12 +405,12 @@ fn a_restarted_peer_takes_the_place_of_its_earlier_life() {
         let mut up = std::collections::BTreeMap::new();
         for (_, told) in a.log.all() {
             match told {
-                Told::Up(name, incarnation) => {
+                HandlerCall::Up(name, incarnation) => {
                     up.insert(name, incarnation);
                     assert!(up.values().all(|other| *other == incarnation), "{up:?}");
                 }
-                Told::Down(name) => drop(up.remove(&name)),
-                Told::Died(..) | Told::Frame { .. } => {}
+                HandlerCall::Down(name) => drop(up.remove(&name)),
+                HandlerCall::Died(..) | HandlerCall::Frame { .. } => {}
             }
         }
     }
@@ -459,7 +459,7 @@ fn a_non_member_gets_no_link_and_a_removed_member_loses_its_own() {
     cluster.set_peers(b, cluster.peers());
     cluster.settle();
     assert_eq!((a.log.up().len(), b.log.up().len()), (6, 6));
-    assert_eq!(b.log.count(|told| *told == Told::Down(control(1))), 2);
+    assert_eq!(b.log.count(|told| *told == HandlerCall::Down(control(1))), 2);
 }
 
 #[test]
@@ -583,14 +583,14 @@ fn a_queue_that_is_not_taken_ends_the_link() {
     assert_eq!(queued.0, 0);
     assert!(queued.1 > 3_000_000);
     cluster.settle();
-    assert_eq!(b.log.count(|told| matches!(told, Told::Down(_))), 0);
+    assert_eq!(b.log.count(|told| matches!(told, HandlerCall::Down(_))), 0);
     cluster.on(b, CORE, || {
         let link = link(replication(1, 0)).unwrap();
         assert_eq!(link.queued_bytes(), 0);
         (0..200).for_each(|_| link.send(frame(0, SAY, b"", vec![1; 10_000])));
     });
     cluster.world.run_for(Duration::from_millis(10));
-    assert_eq!(b.log.count(|told| *told == Told::Down(replication(1, 0))), 1);
+    assert_eq!(b.log.count(|told| *told == HandlerCall::Down(replication(1, 0))), 1);
     cluster.settle();
     assert_eq!((a.log.up().len(), b.log.up().len()), (2, 2));
 }
@@ -609,9 +609,9 @@ fn a_user_may_close_a_link_within_a_call() {
     });
     cluster.settle();
     for node in [a, b] {
-        assert_eq!(node.log.count(|told| matches!(told, Told::Down(_))), 1);
+        assert_eq!(node.log.count(|told| matches!(told, HandlerCall::Down(_))), 1);
         assert_eq!(node.log.up().len(), 2);
-        assert_eq!(node.log.count(|told| matches!(told, Told::Frame { .. })), 0);
+        assert_eq!(node.log.count(|told| matches!(told, HandlerCall::Frame { .. })), 0);
     }
 }
 
@@ -633,15 +633,17 @@ fn a_new_connection_replaces_one_that_only_one_side_has_lost() {
         cluster.world.heal_all();
         cluster.settle();
         let lives = |log: &Log| {
-            let of_it = |told: &Told| match told {
-                Told::Up(name, _) | Told::Down(name) | Told::Frame { name, .. } => name.number == 1,
-                Told::Died(..) => false,
+            let of_it = |told: &HandlerCall| match told {
+                HandlerCall::Up(name, _) | HandlerCall::Down(name) | HandlerCall::Frame { name, .. } => {
+                    name.number == 1
+                }
+                HandlerCall::Died(..) => false,
             };
             log.all().into_iter().map(|(_, told)| told).filter(of_it).collect::<Vec<_>>()
         };
         let name = replication(2, 1);
-        let up = Told::Up(name, Incarnation(1));
-        assert_eq!(lives(&a.log), [up.clone(), Told::Down(name), up]);
+        let up = HandlerCall::Up(name, Incarnation(1));
+        assert_eq!(lives(&a.log), [up.clone(), HandlerCall::Down(name), up]);
         assert_eq!(lives(&b.log).len(), 3);
         assert_eq!((a.log.up().len(), b.log.up().len()), (3, 3));
     }
@@ -710,7 +712,7 @@ fn a_connection_that_is_not_a_link_does_no_harm() {
         });
         assert!(answered < 7 * SECOND, "a handshake has a deadline");
     }
-    assert_eq!(a.log.count(|told| matches!(told, Told::Down(_))), 0);
+    assert_eq!(a.log.count(|told| matches!(told, HandlerCall::Down(_))), 0);
     assert_eq!((a.log.up().len(), b.log.up().len()), (2, 2));
 }
 

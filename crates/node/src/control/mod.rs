@@ -105,7 +105,7 @@ pub use self::relocation::AddedCopy;
 use self::reopening::SetAside;
 use self::scrubbing::Scrubs;
 pub use self::scrubbing::{PoolScrubs, SCRUB_EVERY, Scrub, ScrubEnd, ScrubFound, ScrubState, ScrubStatus};
-pub use self::start::{DefaultPool, StartError, Wanted};
+pub use self::start::{DefaultPool, StartError, StartSpec};
 pub use self::status::{
     ClusterRecordStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore, Traffic, VolumeStats,
 };

@@ -37,7 +37,7 @@ pub const DEFAULT_POOL: &str = "default";
 
 /// What a start creates if it does not exist.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct StartSpec {
     /// The default pool, on a first start only.
     pub pool: Option<DefaultPool>,
     /// Volumes, by name.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::agreement::{Agreed, Told, Version};
+use super::agreement::{Agreed, MemberReport, Version};
 use super::entry::{NewCopy, SpaceEntry};
 use super::refused::Refused;
 
@@ -82,7 +82,7 @@ pub enum Answer {
     /// The request was executed, in this life of the node.
     Done { incarnation: u64 },
     /// What the node knows of a unit; `None`: it does not act in that epoch.
-    Unit(Option<Box<Told>>),
+    Unit(Option<Box<MemberReport>>),
     /// Whether the node took the change.
     Taken(bool),
     /// The identities of the volumes that the node has, or may have.

@@ -331,14 +331,14 @@ fn if_known<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> 
 
 /// The reports of another node, and when they came.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct ReceivedReports {
     /// When they came.
     pub at: Instant,
     /// The reports.
     pub reports: Vec<Report>,
 }
 
-impl Heard {
+impl ReceivedReports {
     /// The reports; none if they are old.
     pub fn fresh(&self, now: Instant) -> &[Report] {
         if now.since(self.at) <= REPORT_AGE_MAX { &self.reports } else { &[] }

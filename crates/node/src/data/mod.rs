@@ -29,7 +29,7 @@ pub use self::convert::convert_some;
 pub use self::order::{Exclusive, Order};
 use self::piece::PieceOp;
 pub use self::scrub::Scrubbed;
-pub use self::slice::{Slice, Standing, TakenRange};
+pub use self::slice::{ClaimRole, Slice, TakenRange};
 use crate::control::{note_bad_block, space_of};
 
 /// How much of the data that a long operation reads for itself (VERIFY, ORWRITE) or generates (WRITE SAME) is
@@ -47,7 +47,7 @@ pub const ROOM_WAIT_MAX: Duration = Duration::from_secs(15);
 const ROOM_AGAIN: Duration = Duration::from_millis(250);
 
 /// How a command finds out whether it may continue, if it takes long.
-struct Patience<W, M> {
+struct WaitPolicy<W, M> {
     /// The initiator's last word: see [`Volume::perform`].
     word: W,
     /// Whether the command may wait for room in a full pool.
@@ -161,24 +161,24 @@ impl Volume {
         word: impl Fn() -> W,
         may_wait: impl Fn() -> bool,
     ) -> Result<BlockDone, BlockError> {
-        let patience = Patience { word: &word, may_wait, until: Cell::default() };
+        let wait_policy = WaitPolicy { word: &word, may_wait, until: Cell::default() };
         match op {
             BlockOp::Read { range, fua } => {
                 if fua {
                     self.bring_to_medium(range).await?;
                 }
-                self.read(range, Standing::Ordinary).await.map(BlockDone::Data)
+                self.read(range, ClaimRole::Ordinary).await.map(BlockDone::Data)
             }
             BlockOp::Write { range, data, fua } | BlockOp::WriteAtomic { range, data, fua } => {
-                self.write_or_wait(came, range, data, durability(fua), &patience).await?;
+                self.write_or_wait(came, range, data, durability(fua), &wait_policy).await?;
                 Ok(BlockDone::Done)
             }
             BlockOp::WriteAndVerify { range, data, compare } => {
-                self.write_or_wait(came, range, data.clone(), Durability::Durable, &patience).await?;
+                self.write_or_wait(came, range, data.clone(), Durability::Durable, &wait_policy).await?;
                 if compare { self.compare(range, &data).await } else { self.verify(range).await }
             }
             BlockOp::WriteSame { range, pattern, fua } => {
-                self.write_same(range, &pattern, fua, &patience).await
+                self.write_same(range, &pattern, fua, &wait_policy).await
             }
             BlockOp::Unmap { ranges, fua } => self.unmap(ranges, fua, &word).await,
             BlockOp::Verify { range } => {
@@ -206,10 +206,10 @@ impl Volume {
     ///
     /// # Errors
     /// [`BlockError::Unreadable`], [`BlockError::Offline`].
-    pub async fn read(&self, range: LbaRange, standing: Standing) -> Result<Chain, BlockError> {
+    pub async fn read(&self, range: LbaRange, role: ClaimRole) -> Result<Chain, BlockError> {
         let mut pieces = self.pieces(range);
         let Some(first) = pieces.next() else { return Ok(Chain::new()) };
-        let read = |piece: Piece| self.carry_out(piece, PieceOp::Read { len: piece.len, standing });
+        let read = |piece: Piece| self.carry_out(piece, PieceOp::Read { len: piece.len, role });
         if first.len == range.count * self.block_size {
             return read(first).await;
         }
@@ -234,21 +234,18 @@ impl Volume {
         range: LbaRange,
         data: Chain,
         durability: Durability,
-        standing: Standing,
+        role: ClaimRole,
     ) -> Result<(), BlockError> {
         let mut pieces = self.pieces(range);
         let Some(first) = pieces.next() else { return Ok(()) };
         if first.len == range.count * self.block_size {
-            return self
-                .carry_out(first, PieceOp::Write { came, data, durability, standing })
-                .await
-                .map(drop);
+            return self.carry_out(first, PieceOp::Write { came, data, durability, role }).await.map(drop);
         }
         let start = first.volume_offset.0;
         let write = |piece: Piece| {
             let from = (piece.volume_offset.0 - start) as usize;
             let data = data.slice(from..from + piece.len.0 as usize);
-            self.carry_out(piece, PieceOp::Write { came, data, durability, standing })
+            self.carry_out(piece, PieceOp::Write { came, data, durability, role })
         };
         all_done(rt::join_all(std::iter::once(first).chain(pieces).map(write)).await)
     }
@@ -265,10 +262,10 @@ impl Volume {
         range: LbaRange,
         data: Chain,
         durability: Durability,
-        patience: &Patience<impl Fn() -> W, impl Fn() -> bool>,
+        wait_policy: &WaitPolicy<impl Fn() -> W, impl Fn() -> bool>,
     ) -> Result<(), BlockError> {
         if self.when_full.get() == WhenFull::Fail {
-            return self.write(came, range, data, durability, Standing::Ordinary).await;
+            return self.write(came, range, data, durability, ClaimRole::Ordinary).await;
         }
         let start = (range.start * self.block_size).0;
         // A log takes pieces of this size as a whole or not at all.
@@ -278,7 +275,7 @@ impl Volume {
             let write = |piece: &Piece| {
                 let from = (piece.volume_offset.0 - start) as usize;
                 let data = data.slice(from..from + piece.len.0 as usize);
-                let op = PieceOp::Write { came, data, durability, standing: Standing::Ordinary };
+                let op = PieceOp::Write { came, data, durability, role: ClaimRole::Ordinary };
                 self.carry_out(*piece, op)
             };
             let results = rt::join_all(left.iter().map(write)).await;
@@ -294,14 +291,14 @@ impl Volume {
                 return Ok(());
             }
             let now = rt::now();
-            let until = patience.until.get().unwrap_or(now + ROOM_WAIT_MAX);
-            patience.until.set(Some(until));
-            let waits = || self.when_full.get() == WhenFull::Pause && (patience.may_wait)();
+            let until = wait_policy.until.get().unwrap_or(now + ROOM_WAIT_MAX);
+            wait_policy.until.set(Some(until));
+            let waits = || self.when_full.get() == WhenFull::Pause && (wait_policy.may_wait)();
             if now >= until || !waits() {
                 return Err(BlockError::Full);
             }
             rt::sleep(ROOM_AGAIN.min(until.since(now))).await;
-            came = (patience.word)().await?;
+            came = (wait_policy.word)().await?;
             // Again: its initiator may have been fenced off meanwhile, and another one may have written
             // there.
             if !waits() {
@@ -316,7 +313,7 @@ impl Volume {
         range: LbaRange,
         pattern: &Chain,
         fua: bool,
-        patience: &Patience<impl Fn() -> W, impl Fn() -> bool>,
+        wait_policy: &WaitPolicy<impl Fn() -> W, impl Fn() -> bool>,
     ) -> Result<BlockDone, BlockError> {
         let block = pattern.contiguous();
         let step_blocks = (STEP_BYTES >> self.block_size.shift()).min(range.count.0);
@@ -324,9 +321,9 @@ impl Volume {
         repeated.chunks_exact_mut(block.len()).for_each(|place| place.copy_from_slice(&block));
         let repeated = Chain::from(repeated);
         for step in self.steps(range) {
-            let came = (patience.word)().await?;
+            let came = (wait_policy.word)().await?;
             let data = repeated.slice(0..(step.count * self.block_size).0 as usize);
-            self.write_or_wait(came, step, data, durability(fua), patience).await?;
+            self.write_or_wait(came, step, data, durability(fua), wait_policy).await?;
         }
         Ok(BlockDone::Done)
     }
@@ -358,9 +355,9 @@ impl Volume {
         fua: bool,
     ) -> Result<BlockDone, BlockError> {
         let _taken = self.take(range).await?;
-        let found = self.read(range, Standing::Holder).await?;
+        let found = self.read(range, ClaimRole::Holder).await?;
         scan::first_difference(&found, compare).map_or(Ok(()), |at| Err(BlockError::Miscompare(at)))?;
-        self.write(came, range, write, durability(fua), Standing::Holder).await?;
+        self.write(came, range, write, durability(fua), ClaimRole::Holder).await?;
         Ok(BlockDone::Done)
     }
 
@@ -375,14 +372,14 @@ impl Volume {
         let mut at = 0;
         for step in self.steps(range) {
             let came = word().await?;
-            let found = self.read(step, Standing::Holder).await?;
+            let found = self.read(step, ClaimRole::Holder).await?;
             let mut result = Buf::uncleared(found.len());
             found.copy_to(&mut result);
             let data = data.slice(at..at + found.len());
             let or = data.parts().iter().flat_map(|part| part.iter());
             result.iter_mut().zip(or).for_each(|(byte, or)| *byte |= or);
             at += found.len();
-            self.write(came, step, result.into(), durability(fua), Standing::Holder).await?;
+            self.write(came, step, result.into(), durability(fua), ClaimRole::Holder).await?;
         }
         Ok(BlockDone::Done)
     }

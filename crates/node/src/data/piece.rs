@@ -6,14 +6,14 @@ use std::rc::Rc;
 use store::{Piece, SliceError};
 
 use super::slice::TakenRange;
-use super::{Slice, Standing, Volume, core_of};
+use super::{ClaimRole, Slice, Volume, core_of};
 use crate::shard::Shard;
 
 /// What to do with a piece.
 #[derive(Debug)]
 pub(super) enum PieceOp {
-    Read { len: ByteLen, standing: Standing },
-    Write { came: Instant, data: Chain, durability: Durability, standing: Standing },
+    Read { len: ByteLen, role: ClaimRole },
+    Write { came: Instant, data: Chain, durability: Durability, role: ClaimRole },
     Zero { came: Instant, len: ByteLen },
     Flush,
     TestReady,
@@ -94,9 +94,9 @@ impl Volume {
 
 async fn on_slice(slice: &Slice, piece: Piece, op: PieceOp) -> Result<Chain, SliceError> {
     match op {
-        PieceOp::Read { len, standing } => slice.read(piece.offset, len, standing).await,
-        PieceOp::Write { came, data, durability, standing } => {
-            slice.write(came, piece.offset, data, durability, standing).await.map(|()| Chain::new())
+        PieceOp::Read { len, role } => slice.read(piece.offset, len, role).await,
+        PieceOp::Write { came, data, durability, role } => {
+            slice.write(came, piece.offset, data, durability, role).await.map(|()| Chain::new())
         }
         PieceOp::Zero { came, len } => slice.zero(came, piece.offset, len).await.map(|()| Chain::new()),
         PieceOp::Flush => slice.flush().await.map(|()| Chain::new()),

@@ -4,7 +4,7 @@ use base::{BlockCount, ByteLen, Chain, Lba, LbaRange};
 use proto::scsi::{BlockDone, BlockError, Provisioning};
 use store::Piece;
 
-use super::{Standing, Volume};
+use super::{ClaimRole, Volume};
 
 /// How many bytes one GET LBA STATUS looks at. It reports less than it could, as the standard allows, so that
 /// no command keeps the slices busy with their maps for long. A striped volume has 4,096 pieces in this
@@ -22,7 +22,7 @@ impl Volume {
     /// Reads all of `range`, only to find errors.
     pub(super) async fn verify(&self, range: LbaRange) -> Result<BlockDone, BlockError> {
         for step in self.steps(range) {
-            self.read(step, Standing::Ordinary).await?;
+            self.read(step, ClaimRole::Ordinary).await?;
         }
         Ok(BlockDone::Done)
     }
@@ -32,7 +32,7 @@ impl Volume {
         let repeated = data.len() as u64 != (range.count * self.block_size).0;
         let mut at = 0;
         for step in self.steps(range) {
-            let found = self.read(step, Standing::Ordinary).await?;
+            let found = self.read(step, ClaimRole::Ordinary).await?;
             let len = found.len();
             let differs = if repeated {
                 let block = data.len();

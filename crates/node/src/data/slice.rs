@@ -38,7 +38,7 @@ impl TakenRange {
 /// Whether an operation must respect exclusive claims of others, or belongs to a command that holds such a
 /// claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClaimRole {
     /// An ordinary command.
     Ordinary,
     /// The command has taken the range with [`Slice::take`].
@@ -173,15 +173,10 @@ impl Slice {
     }
 
     /// Reads.
-    pub async fn read(
-        &self,
-        offset: ByteOffset,
-        len: ByteLen,
-        standing: Standing,
-    ) -> Result<Chain, SliceError> {
-        let _under_way = match standing {
-            Standing::Ordinary => Some(self.order.read(bytes(offset, len)).await),
-            Standing::Holder => None,
+    pub async fn read(&self, offset: ByteOffset, len: ByteLen, role: ClaimRole) -> Result<Chain, SliceError> {
+        let _under_way = match role {
+            ClaimRole::Ordinary => Some(self.order.read(bytes(offset, len)).await),
+            ClaimRole::Holder => None,
         };
         match self.copy.get() {
             None => self.layout.read(offset, len).await,
@@ -198,11 +193,11 @@ impl Slice {
         offset: ByteOffset,
         data: Chain,
         durability: Durability,
-        standing: Standing,
+        role: ClaimRole,
     ) -> Result<(), SliceError> {
-        let _under_way = match standing {
-            Standing::Ordinary => Some(self.order.write(bytes(offset, ByteLen(data.len() as u64))).await),
-            Standing::Holder => None,
+        let _under_way = match role {
+            ClaimRole::Ordinary => Some(self.order.write(bytes(offset, ByteLen(data.len() as u64))).await),
+            ClaimRole::Holder => None,
         };
         match self.copy.get() {
             None => self.layout.write(offset, data, durability).await,
@@ -210,9 +205,9 @@ impl Slice {
             // requested.
             Some(copy) => {
                 let len = ByteLen(data.len() as u64);
-                match standing {
-                    Standing::Ordinary => copy.write(came, offset, len, Payload::Data(data)).await,
-                    Standing::Holder => copy.write_locked(offset, len, Payload::Data(data)).await,
+                match role {
+                    ClaimRole::Ordinary => copy.write(came, offset, len, Payload::Data(data)).await,
+                    ClaimRole::Holder => copy.write_locked(offset, len, Payload::Data(data)).await,
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::{BlockSize, ByteLen};
 use initiator::load::{self, Access, Until};
 use initiator::{Lun, MultipathOptions};
-use node::control::{DefaultPool, TargetSpec, Wanted};
+use node::control::{DefaultPool, StartSpec, TargetSpec};
 use node::{Config, Handle};
 use rt::CoreId;
 use rt::uring::Running;
@@ -35,9 +35,9 @@ fn run_alone<T: Send + 'static, F: Future<Output = T> + 'static>(
 /// A node of two cores with its data in `dir`; returns its threads and the portal.
 fn start(dir: PathBuf) -> (Running, std::net::SocketAddr) {
     let portals = vec!["127.0.0.1:0".parse().unwrap()];
-    let wanted = Wanted {
+    let wanted = StartSpec {
         pool: Some(DefaultPool { path: dir.join("pool"), size: ByteLen(64 * MIB) }),
-        ..Wanted::default()
+        ..StartSpec::default()
     };
     let config = Arc::new(Config { data_dir: dir, portals, ..Config::default() });
     let (ready, started) = rt::sync::oneshot();

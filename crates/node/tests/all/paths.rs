@@ -262,7 +262,7 @@ async fn open(first: SocketAddr, second: SocketAddr) -> Rc<Multipath> {
     let search = Search {
         portals: vec![first, second],
         target: Some(TARGET.into()),
-        unit: initiator::multipath::Wanted::Lun(Lun(LUN)),
+        unit: initiator::multipath::UnitSelector::Lun(Lun(LUN)),
         discover: false,
     };
     Rc::new(Multipath::open(&search, MultipathOptions::default()).await.unwrap())

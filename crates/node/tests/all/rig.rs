@@ -14,7 +14,7 @@ use node::access::Target;
 use node::config::RecordEngine;
 use node::control::{ControlError, ImportSpec, MapSpec, NewVolume, PoolSpec, TargetSpec};
 use node::member::Reconciler;
-use node::{Config, Control, NodeNumber, StartError, Wanted};
+use node::{Config, Control, NodeNumber, StartError, StartSpec};
 use rt::CoreId;
 use rt::sim::{NodeId, World};
 use rt::sync::Receiver;
@@ -115,15 +115,15 @@ impl Rig {
 
     /// Starts the node on a machine without a process, and waits until it serves.
     pub(crate) fn start(&self) {
-        self.start_with(Wanted::default()).expect("the node starts");
+        self.start_with(StartSpec::default()).expect("the node starts");
     }
 
     /// Starts the node, which creates what is wanted and missing.
-    pub(crate) fn start_with(&self, wanted: Wanted) -> Result<(), StartError> {
+    pub(crate) fn start_with(&self, wanted: StartSpec) -> Result<(), StartError> {
         self.start_on(self.server, Arc::clone(&self.config), wanted)
     }
 
-    fn start_on(&self, machine: NodeId, config: Arc<Config>, wanted: Wanted) -> Result<(), StartError> {
+    fn start_on(&self, machine: NodeId, config: Arc<Config>, wanted: StartSpec) -> Result<(), StartError> {
         let (ready, started) = rt::sync::oneshot();
         let start = Rc::new(Cell::new(Some((wanted, ready))));
         self.world.restart(machine, move |core| {
@@ -145,7 +145,7 @@ impl Rig {
         let node_number = NodeNumber::new(number).unwrap();
         let record = RecordEngine::Memory(record_of(node_number));
         let config = Config { portals: vec![portal], node_number, record, ..Config::clone(&self.config) };
-        self.start_on(server, Arc::new(config), Wanted::default()).expect("the node starts");
+        self.start_on(server, Arc::new(config), StartSpec::default()).expect("the node starts");
         let targets: Vec<Target> =
             self.control(|control| async move { control.access().targets().cloned().collect() });
         self.control_on(server, |control| async move {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::{BlockCount, BlockSize, ByteLen, Lba};
 use initiator::{Error, Lun, Session};
 use node::control::{ControlError, MapSpec, NewVolume};
-use node::{Config, DefaultPool, StartError, Wanted};
+use node::{Config, DefaultPool, StartError, StartSpec};
 use store::StoreError;
 
 use crate::rig::{MIB, Rig, Shape, TARGET, named, new_volume};
@@ -14,11 +14,11 @@ use crate::seeds::each_seed;
 const POOL_FILE: &str = "/ursa/pool";
 
 /// A default pool, and a thick volume that all hosts see.
-fn wanted(mib: u64) -> Wanted {
+fn wanted(mib: u64) -> StartSpec {
     let map = Some(MapSpec { target: TARGET.into(), host: "any".into(), lun: None });
     let volume = NewVolume { map, pool: None, ..new_volume("", Shape { mib, ..Shape::thick() }) };
     let pool = DefaultPool { path: POOL_FILE.into(), size: ByteLen(64 * MIB) };
-    Wanted { pool: Some(pool), volumes: vec![volume] }
+    StartSpec { pool: Some(pool), volumes: vec![volume] }
 }
 
 fn names(rig: &Rig) -> Vec<String> {

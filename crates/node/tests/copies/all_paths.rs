@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, Lba};
-use initiator::multipath::Wanted;
+use initiator::multipath::UnitSelector;
 use initiator::{Multipath, MultipathOptions, Search, discover};
 use node::control::AddedCopy;
 use rt::CoreId;
@@ -138,7 +138,7 @@ fn stall(seed: u64, harm: impl Fn(&Cluster), limit: Duration) -> u64 {
     let (slowest, results, end) = (Rc::clone(&longest), Rc::clone(&written), Rc::clone(&stop));
     let done = cluster.world.spawn_on(client, CoreId(0), move || async move {
         let target = Some(TARGET.to_owned());
-        let search = Search { portals, target, unit: Wanted::Lun(LUN), discover: false };
+        let search = Search { portals, target, unit: UnitSelector::Lun(LUN), discover: false };
         let unit = Multipath::open(&search, MultipathOptions::default()).await.unwrap();
         let writers = (0..WRITERS).map(|lba| {
             let (unit, slowest, results, end) = (&unit, &slowest, &results, &end);

@@ -67,7 +67,7 @@ use initiator::{Lun, Session};
 use node::config::{Memories, RecordEngine};
 use node::control::{Place, Placement, PoolSpec, RecordPlace, TargetSpec};
 use node::copies::{Answer, Ask};
-use node::{Config, Control, StartError, Wanted};
+use node::{Config, Control, StartError, StartSpec};
 use rt::CoreId;
 use rt::sim::linear::{Kind, NEVER, Op, check};
 use rt::sim::{NodeId, World};
@@ -211,7 +211,7 @@ impl Cluster {
     /// Starts a node, and does not wait until it serves.
     fn begin_start(&self, index: usize) -> Receiver<Result<Vec<SocketAddr>, StartError>> {
         let (ready, started) = rt::sync::oneshot();
-        let start = Rc::new(Cell::new(Some((Wanted::default(), ready))));
+        let start = Rc::new(Cell::new(Some((StartSpec::default(), ready))));
         let config = Arc::clone(&self.configs[index]);
         self.world.restart(self.servers[index], move |core| {
             let start = (core == CoreId(0)).then(|| start.take()).flatten();

@@ -27,7 +27,7 @@ use super::change::Change;
 use super::commands::{self, BlockState, CopySegment, Pending};
 use super::operations::{self, Access, OnAttention, Operation, Reach};
 use super::power;
-use super::reservations::conflict::Standing;
+use super::reservations::conflict::ReservationRights;
 use super::sense::{Sense, SenseFormat, SenseKey, code};
 use super::{
     AccessState, BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, ItNexus, LuConfig, LuState, NexusId,
@@ -79,7 +79,7 @@ struct Nexus {
     /// The unit attentions that it has yet to receive.
     attentions: Attentions,
     /// Its rights under the reservations of the installed state.
-    standing: Standing,
+    standing: ReservationRights,
     /// The access state of its port's group in the configuration.
     access: AccessState,
 }

@@ -163,7 +163,7 @@ fn reads_need_the_lease_of_a_joiner() {
 
 /// When a node learns that its clock was stopped: its time of day is corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum ClockCorrection {
     Never,
     AtOnce,
     /// While its disk is reading for a host.
@@ -173,7 +173,7 @@ enum Told {
 /// Two copies. 1 is a virtual machine that is paused for three leases, together with its clock. It is
 /// removed, and hosts write through 0. At the moment when 1 runs again, a host reads there: by its clock its
 /// lease has not expired.
-fn a_pause_with_the_clock(seed: u64, confirms: bool, told: Told) -> Result<(), linear::Violation> {
+fn a_pause_with_the_clock(seed: u64, confirms: bool, told: ClockCorrection) -> Result<(), linear::Violation> {
     let mut world = World::new(seed, 2, None);
     world.nodes[1].confirms = confirms;
     world.hot = 1;
@@ -181,7 +181,7 @@ fn a_pause_with_the_clock(seed: u64, confirms: bool, told: Told) -> Result<(), l
     world.steps(300);
     world.host_write(0);
     world.steps(30);
-    world.stand_still_for(1, TERMS.length * 3, true, told == Told::AtOnce);
+    world.stand_still_for(1, TERMS.length * 3, true, told == ClockCorrection::AtOnce);
     while !world.runs(1) {
         world.remove(0, 1);
         world.host_write(0);
@@ -190,7 +190,7 @@ fn a_pause_with_the_clock(seed: u64, confirms: bool, told: Told) -> Result<(), l
     }
     // It has learned nothing yet: messages and the record's news arrive after its host's request.
     world.isolate_from_record(1);
-    if told == Told::WhileItReads {
+    if told == ClockCorrection::WhileItReads {
         (0..8).for_each(|_| world.host_read(1));
         let node = &mut world.nodes[1];
         let clock = node.clock(world.now);
@@ -209,10 +209,10 @@ fn a_clock_that_stops_gives_an_old_read_unless_reads_are_confirmed() {
     let wrong = |confirms, told| {
         (0..50).filter(|seed| a_pause_with_the_clock(*seed, confirms, told).is_err()).count()
     };
-    assert_eq!(wrong(true, Told::Never), 0);
-    assert!(wrong(false, Told::Never) > 0, "the clock does not matter");
-    assert_eq!(wrong(false, Told::AtOnce), 0, "it knows that its clock stood");
-    assert_eq!(wrong(false, Told::WhileItReads), 0, "it knows that before it answers");
+    assert_eq!(wrong(true, ClockCorrection::Never), 0);
+    assert!(wrong(false, ClockCorrection::Never) > 0, "the clock does not matter");
+    assert_eq!(wrong(false, ClockCorrection::AtOnce), 0, "it knows that its clock stood");
+    assert_eq!(wrong(false, ClockCorrection::WhileItReads), 0, "it knows that before it answers");
 }
 
 /// If all reads are confirmed, no clock matters: not the holder's, not the giver's, nor whether any node

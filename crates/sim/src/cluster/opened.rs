@@ -34,7 +34,7 @@ pub enum Expects {
 }
 
 /// What is to be read of a volume.
-struct Wanted {
+struct ReadSpec {
     index: usize,
     id: VolumeId,
     sectors: Vec<u64>,
@@ -58,9 +58,9 @@ impl Cluster {
     ) -> Result<Found, String> {
         let wanted = |(volume, sectors): &(&Volume, Vec<u64>)| {
             let id = VolumeId::parse(&self.entry_of(volume).id)?;
-            Some(Wanted { index: volume.index, id, sectors: sectors.clone() })
+            Some(ReadSpec { index: volume.index, id, sectors: sectors.clone() })
         };
-        let wanted: Vec<Wanted> = volumes.iter().filter_map(wanted).collect();
+        let wanted: Vec<ReadSpec> = volumes.iter().filter_map(wanted).collect();
         // The same image gives the same run.
         let world = World::new(self.world.seed());
         let machine = world.add_node("opened", 1, |_| std::future::pending());
@@ -75,7 +75,7 @@ impl Cluster {
     }
 }
 
-async fn read(paths: Vec<PathBuf>, wanted: Vec<Wanted>, expects: Expects) -> Result<Found, String> {
+async fn read(paths: Vec<PathBuf>, wanted: Vec<ReadSpec>, expects: Expects) -> Result<Found, String> {
     let host = Host { id: HostId([0xaa; 16]), name: "opened".into() };
     let options = OpenPool { host, force: true, ram: RamBudget::new(ByteLen(0)), uncertain: None };
     let pool = StorePool::open(&paths, options).await.map_err(|error| error.to_string())?;
@@ -84,7 +84,7 @@ async fn read(paths: Vec<PathBuf>, wanted: Vec<Wanted>, expects: Expects) -> Res
     let disks = pool.share_disks().attach();
     // A log is closed with its last slice, and not to be opened again before that has ended.
     let (mut found, mut opened) = (Found::new(), Vec::new());
-    for Wanted { index, id, sectors } in wanted {
+    for ReadSpec { index, id, sectors } in wanted {
         let info = pool.volume(id).ok_or_else(|| format!("the pool does not have volume {id}"))?;
         let specs = pool.volume_slices(id, CoreId(0), 1).map_err(|error| error.to_string())?;
         let slices: Vec<Slice> = specs.into_iter().map(|spec| spec.open(&disks)).collect();

@@ -8,7 +8,7 @@ use std::ops::Range;
 use base::{BlockCount, Chain, Lba, LbaRange, Rng};
 use initiator::command::WriteSame;
 use initiator::multipath::{EffectKnown, Failure};
-use initiator::{Multipath, MultipathOptions, Search, Wanted};
+use initiator::{Multipath, MultipathOptions, Search, UnitSelector};
 
 use super::{Common, LOG_IN_AGAIN};
 use crate::cluster::{TARGET, named};
@@ -33,7 +33,7 @@ pub(super) async fn run(common: Common, own: Range<u64>, name: String, mut rng: 
     let search = Search {
         portals: common.portals.clone(),
         target: Some(TARGET.to_owned()),
-        unit: Wanted::Lun(common.lun),
+        unit: UnitSelector::Lun(common.lun),
         discover: false,
     };
     let mut blocks: Vec<Block> =

@@ -19,7 +19,7 @@ use crate::signals::{self, Signals};
 const TRY_AGAIN: Duration = Duration::from_millis(250);
 
 /// What presents the unit to this host: a file, or a block device.
-pub(super) trait Shown {
+pub(super) trait Presentation {
     /// Removes it, or starts to; `false` if it is in use.
     fn take_away(&self) -> Result<bool, AttachError>;
 
@@ -58,7 +58,7 @@ impl Watch {
     /// `over` receives the result when the kernel has ended its side.
     pub(super) fn wait(
         self,
-        shown: &impl Shown,
+        shown: &impl Presentation,
         over: Receiver<io::Result<()>>,
         ready: impl FnOnce(),
     ) -> Result<(), AttachError> {
@@ -68,7 +68,7 @@ impl Watch {
 }
 
 async fn watch(
-    shown: &impl Shown,
+    shown: &impl Presentation,
     signals: &mut Signals,
     mut over: Receiver<io::Result<()>>,
     ready: impl FnOnce(),
@@ -112,7 +112,7 @@ async fn watch(
 
 /// Waits until the removal, which has begun, is complete.
 async fn say_goodbye(
-    shown: &impl Shown,
+    shown: &impl Presentation,
     over: Receiver<io::Result<()>>,
     signals: &mut Signals,
 ) -> Result<(), AttachError> {

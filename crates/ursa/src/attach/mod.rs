@@ -25,7 +25,7 @@ use std::time::Duration;
 use bench::{PortalName, UnitUrl};
 use clap::Args;
 use initiator::multipath::OpenError;
-use initiator::{Lun, MultipathOptions, Search, Wanted};
+use initiator::{Lun, MultipathOptions, Search, UnitSelector};
 use rt::uring::StartError;
 use rustix::process::{getegid, geteuid};
 
@@ -189,7 +189,7 @@ impl Attach {
         Ok(Search {
             portals: portals?,
             target: Some(self.unit.name.clone()),
-            unit: Wanted::Lun(Lun(self.unit.lun)),
+            unit: UnitSelector::Lun(Lun(self.unit.lun)),
             discover: self.discover,
         })
     }

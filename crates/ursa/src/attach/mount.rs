@@ -12,7 +12,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::geteuid;
 
 use super::AttachError;
-use super::detach::Shown;
+use super::detach::Presentation;
 use super::file::File;
 
 const DEVICE: &str = "/dev/fuse";
@@ -100,7 +100,7 @@ impl Place {
     }
 }
 
-impl Shown for Place {
+impl Presentation for Place {
     fn take_away(&self) -> Result<bool, AttachError> {
         match take_away(&self.path, UnmountFlags::empty()) {
             Ok(()) => Ok(true),

@@ -116,7 +116,7 @@ fn follow_one(client: &Client, mut query: EventsQuery, output: &Output) -> Resul
 fn follow_all(client: &Client, query: EventsQuery, output: &Output) -> Result<(), CliError> {
     let wanted = query.limit;
     let query = EventsQuery { limit: wanted.max(PAGE_OF_ALL), ..query };
-    let (mut absent, mut told) = (Absent::default(), Told::default());
+    let (mut absent, mut told) = (Absent::default(), PrintedEvents::default());
     let mut oldest = None;
     loop {
         let events = client.events(&query)?;
@@ -143,9 +143,9 @@ fn follow_all(client: &Client, query: EventsQuery, output: &Output) -> Result<()
 
 /// The events shown last.
 #[derive(Default)]
-struct Told(VecDeque<Event>);
+struct PrintedEvents(VecDeque<Event>);
 
-impl Told {
+impl PrintedEvents {
     fn note(&mut self, event: Event) {
         if self.0.len() >= TOLD_MAX {
             self.0.pop_front();
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn repeated_events_are_shown_once() {
-        let mut told = Told::default();
+        let mut told = PrintedEvents::default();
         told.note(lost(&[1], 7, 100));
         assert!(told.has(&lost(&[1, 2], 7, 100)));
         assert!(told.has(&lost(&[2, 1], 90, 99)), "node 2 says that it was earlier");

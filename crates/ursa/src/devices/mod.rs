@@ -16,13 +16,13 @@ use rt::sync::{Sender, oneshot};
 /// A task, the time when it was handed over, and the channel for its result.
 ///
 /// An address is held for its lifetime from that time on, however long earlier tasks take.
-type Given = (AddressWork, Instant, Sender<Result<(), String>>);
+type QueuedWork = (AddressWork, Instant, Sender<Result<(), String>>);
 
 /// Access to this machine's network devices.
 ///
 /// # Errors The thread could not be started.
 pub fn devices() -> std::io::Result<Devices> {
-    let (give, given) = mpsc::channel::<Given>();
+    let (give, given) = mpsc::channel::<QueuedWork>();
     // The thread ends when all senders are gone.
     std::thread::Builder::new().name("addresses".into()).spawn(move || {
         for (work, handed_over, answer) in given {

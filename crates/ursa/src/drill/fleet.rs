@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 
 use super::DrillError;
 use super::gate::{Gate, Way};
-use super::patience::Patience;
+use super::waiter::Waiter;
 use super::watch::now;
 use crate::cli::replace_copy;
 
@@ -111,7 +111,7 @@ struct Between {
 
 /// The direction that is cut at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum CutDirection {
     /// What the node sends.
     ByIt,
     /// What the node receives.
@@ -139,7 +139,7 @@ impl Fleet {
     /// Starts the nodes, forms a cluster, and creates a volume with its copies.
     ///
     /// # Errors A step fails or takes too long.
-    pub fn start(shape: Shape, patience: &Patience) -> Result<Fleet, DrillError> {
+    pub fn start(shape: Shape, waiter: &Waiter) -> Result<Fleet, DrillError> {
         let failed = |source| DrillError::Directory(shape.directory.clone(), source);
         // Fails if the directory exists: all of it is removed at the end.
         fs::create_dir_all(shape.directory.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
@@ -153,10 +153,10 @@ impl Fleet {
             fleet.nodes.push(node);
         }
         for node in &fleet.nodes {
-            node.wait_until_it_answers(patience)?;
+            node.wait_until_it_answers(waiter)?;
         }
-        fleet.form(patience)?;
-        fleet.make_volume(patience)?;
+        fleet.form(waiter)?;
+        fleet.make_volume(waiter)?;
         Ok(fleet)
     }
 
@@ -173,7 +173,7 @@ impl Fleet {
     }
 
     /// Cuts these directions between the node and another one, or all others; or ends the cut.
-    pub fn cut(&self, node: u16, other: Option<u16>, what: &[Said], cut: bool) {
+    pub fn cut(&self, node: u16, other: Option<u16>, what: &[CutDirection], cut: bool) {
         let concerns = |between: &&Between| {
             let ends = [between.higher, between.lower];
             ends.contains(&node) && other.is_none_or(|other| ends.contains(&other))
@@ -181,8 +181,11 @@ impl Fleet {
         for between in self.gates.iter().filter(concerns) {
             for said in what {
                 // The node with the higher number connects.
-                let way =
-                    if (between.higher == node) == (*said == Said::ByIt) { Way::There } else { Way::Back };
+                let way = if (between.higher == node) == (*said == CutDirection::ByIt) {
+                    Way::There
+                } else {
+                    Way::Back
+                };
                 between.gate.keep(way, cut);
             }
         }
@@ -198,15 +201,15 @@ impl Fleet {
     /// Waits until heartbeats alone use their network, if they have one of their own.
     ///
     /// # Errors They do not in time.
-    pub fn wait_for_beats_apart(&self, patience: &Patience) -> Result<(), DrillError> {
+    pub fn wait_for_beats_apart(&self, waiter: &Waiter) -> Result<(), DrillError> {
         let apart = || self.gates.iter().all(|between| between.gate.connections() == 1);
         match self.shape.beats_apart {
-            true => patience.wait(LINKS_LIMIT, "heartbeats to use their own network", apart),
+            true => waiter.wait(LINKS_LIMIT, "heartbeats to use their own network", apart),
             false => Ok(()),
         }
     }
 
-    fn form(&self, patience: &Patience) -> Result<(), DrillError> {
+    fn form(&self, waiter: &Waiter) -> Result<(), DrillError> {
         let [first, others @ ..] = self.nodes.as_slice() else { return Ok(()) };
         first.client.init_cluster(&ClusterInit { listen: first.listens() })?;
         for node in others {
@@ -214,7 +217,7 @@ impl Fleet {
             let witness = self.shape.witness && usize::from(node.number) == self.nodes.len();
             node.client.join_cluster(&ClusterJoin { token, listen: node.listens(), witness })?;
         }
-        self.wait_for_votes(patience)?;
+        self.wait_for_votes(waiter)?;
         for node in &self.nodes {
             let Some(beats) = node.beats else { continue };
             for (address, role) in [(node.link, LinkRole::Replication), (beats, LinkRole::Heartbeat)] {
@@ -226,16 +229,16 @@ impl Fleet {
     }
 
     /// Waits until every node sees all others, and all vote.
-    fn wait_for_votes(&self, patience: &Patience) -> Result<(), DrillError> {
+    fn wait_for_votes(&self, waiter: &Waiter) -> Result<(), DrillError> {
         let votes = |node: &ClusterNode| node.up && node.votes;
         let complete = |node: &Member| {
             let all = node.client.cluster_nodes().unwrap_or_default();
             all.len() == self.nodes.len() && all.iter().all(votes)
         };
-        patience.wait(FORM_LIMIT, "the nodes to vote", || self.nodes.iter().all(complete))
+        waiter.wait(FORM_LIMIT, "the nodes to vote", || self.nodes.iter().all(complete))
     }
 
-    fn make_volume(&self, patience: &Patience) -> Result<(), DrillError> {
+    fn make_volume(&self, waiter: &Waiter) -> Result<(), DrillError> {
         let kind = self.shape.kind;
         let nodes = self.with_copies().iter().map(|node| node.number).collect();
         // The scenarios look for blocks in the pool's file, and fill the pool with as many as it has room
@@ -244,7 +247,7 @@ impl Fleet {
         let new = VolumeCreate::new(VOLUME, self.shape.size);
         let volume = VolumeCreate { kind, nodes: Some(nodes), compression, ..new };
         self.nodes[0].client.create_volume(&volume)?;
-        patience.wait(VOLUME_LIMIT, "the volume to be in sync", || self.is_whole())
+        waiter.wait(VOLUME_LIMIT, "the volume to be in sync", || self.is_whole())
     }
 
     /// Whether all nodes with a copy respond and agree that all copies are in sync.
@@ -281,9 +284,9 @@ impl Fleet {
     /// Starts the nodes without a copy again, and waits until they vote.
     ///
     /// # Errors A step fails or takes too long.
-    pub fn start_without_copies(&mut self, patience: &Patience) -> Result<(), DrillError> {
+    pub fn start_without_copies(&mut self, waiter: &Waiter) -> Result<(), DrillError> {
         self.without_copies().iter_mut().try_for_each(Member::start)?;
-        self.wait_for_votes(patience)
+        self.wait_for_votes(waiter)
     }
 
     pub fn node(&mut self, number: u16) -> &mut Member {
@@ -299,12 +302,12 @@ impl Fleet {
     /// others.
     ///
     /// # Errors A step fails or takes too long.
-    pub fn replace_disks(&mut self, number: u16, patience: &Patience) -> Result<Replaced, DrillError> {
+    pub fn replace_disks(&mut self, number: u16, waiter: &Waiter) -> Result<Replaced, DrillError> {
         let node = self.node(number);
         node.start()?;
-        node.wait_until_it_answers(patience)?;
+        node.wait_until_it_answers(waiter)?;
         let forget = || node.client.forget_pool(POOL, &PoolForget { unmap: false }, None).is_ok();
-        patience.wait(REPLACE_LIMIT, "the lost pool to be removed from the record", forget)?;
+        waiter.wait(REPLACE_LIMIT, "the lost pool to be removed from the record", forget)?;
         let path = node.pool_file().display().to_string();
         let disk = NewDisk { path, size: Some(node.pool_bytes), reserve: false };
         let pool = PoolCreate { name: POOL.into(), disks: vec![disk], wipe: false };
@@ -431,8 +434,8 @@ impl Member {
     /// Waits until its API responds.
     ///
     /// # Errors It does not in time, or has exited.
-    pub fn wait_until_it_answers(&self, patience: &Patience) -> Result<(), DrillError> {
-        patience.wait(START_LIMIT, &format!("n{} to answer", self.number), || self.client.health().is_ok())
+    pub fn wait_until_it_answers(&self, waiter: &Waiter) -> Result<(), DrillError> {
+        waiter.wait(START_LIMIT, &format!("n{} to answer", self.number), || self.client.health().is_ok())
     }
 
     /// Kills the process with SIGKILL; it has exited when this returns.
@@ -465,10 +468,10 @@ impl Member {
     /// Waits until the process has exited.
     ///
     /// # Errors It does not in time.
-    pub fn wait_until_it_is_gone(&mut self, patience: &Patience) -> Result<(), DrillError> {
+    pub fn wait_until_it_is_gone(&mut self, waiter: &Waiter) -> Result<(), DrillError> {
         let Some(process) = &mut self.process else { return Ok(()) };
         let gone = || process.try_wait().is_ok_and(|status| status.is_some());
-        patience.wait(STOP_LIMIT, &format!("n{} to stop", self.number), gone)?;
+        waiter.wait(STOP_LIMIT, &format!("n{} to stop", self.number), gone)?;
         self.process = None;
         Ok(())
     }

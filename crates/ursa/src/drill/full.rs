@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::DrillError;
 use super::fleet::{Fleet, VOLUME};
 use super::load::{on_a_core, options};
-use super::patience::Patience;
+use super::waiter::Waiter;
 use super::watch::now;
 
 /// Bytes of each write.
@@ -81,32 +81,30 @@ impl Full {
     /// Writes until there is no space, and reads all of that back.
     ///
     /// # Errors It could not be tried, or took too long. What the cluster did wrong is in [`Full::found`].
-    pub fn begin(fleet: &Fleet, policy: Policy, patience: &Patience) -> Result<Full, DrillError> {
+    pub fn begin(fleet: &Fleet, policy: Policy, waiter: &Waiter) -> Result<Full, DrillError> {
         let portals = fleet.with_copies().iter().map(|node| node.portal).collect();
         let from = fleet.load_span().unwrap_or(0);
         let host = Host { portals, policy, from, pattern: Pattern::new(now().0) };
         let mut full = Full { host, pieces: 0, found: Filled::default() };
-        let filled =
-            full.step("writes until the pools are full", patience, async |unit| unit.fill().await)?;
+        let filled = full.step("writes until the pools are full", waiter, async |unit| unit.fill().await)?;
         full.pieces = filled.unwrap_or(0);
         full.found.filled_bytes = full.pieces * PIECE_BYTES;
         let all = 0..full.pieces;
-        full.step("reads from full pools", patience, async move |unit| unit.check(all, FIRST).await)?;
+        full.step("reads from full pools", waiter, async move |unit| unit.check(all, FIRST).await)?;
         Ok(full)
     }
 
     /// Unmaps the first half, and writes some of it again.
     ///
     /// # Errors As [`Full::begin`].
-    pub fn make_room(&mut self, patience: &Patience) -> Result<(), DrillError> {
+    pub fn make_room(&mut self, waiter: &Waiter) -> Result<(), DrillError> {
         let (half, again) = (self.half(), self.again());
-        let unmapped =
-            self.step("UNMAP in full pools", patience, async move |unit| unit.unmap(half).await)?;
+        let unmapped = self.step("UNMAP in full pools", waiter, async move |unit| unit.unmap(half).await)?;
         if unmapped.is_some() {
             self.found.unmapped_bytes = self.half().end * PIECE_BYTES;
         }
         let what = "writes after UNMAP";
-        let written = self.step(what, patience, async move |unit| unit.write_again(again).await)?;
+        let written = self.step(what, waiter, async move |unit| unit.write_again(again).await)?;
         if written.is_some() {
             self.found.rewritten_bytes = self.again().end * PIECE_BYTES;
         }
@@ -116,9 +114,9 @@ impl Full {
     /// Reads everything once more. `refused` is how often writes of the load found no space.
     ///
     /// # Errors As [`Full::begin`].
-    pub fn found(mut self, refused: u64, patience: &Patience) -> Result<Filled, DrillError> {
+    pub fn found(mut self, refused: u64, waiter: &Waiter) -> Result<Filled, DrillError> {
         let (half, again, pieces) = (self.half(), self.again(), self.pieces);
-        self.step("the final reads", patience, async move |unit| {
+        self.step("the final reads", waiter, async move |unit| {
             unit.check(again.clone(), SECOND).await?;
             unit.check_zeros(again.end..half.end).await?;
             unit.check(half.end..pieces, FIRST).await
@@ -140,13 +138,13 @@ impl Full {
     fn step<T: Send + 'static>(
         &mut self,
         what: &str,
-        patience: &Patience,
+        waiter: &Waiter,
         work: impl AsyncFnOnce(&Unit) -> Result<T, LoadError> + Send + 'static,
     ) -> Result<Option<T>, DrillError> {
         if self.found.failure.is_some() {
             return Ok(None);
         }
-        match self.host.carry_out(what, patience, work)? {
+        match self.host.carry_out(what, waiter, work)? {
             Ok(done) => Ok(Some(done)),
             Err(error) => {
                 self.found.failure = Some(format!("{what}: {error}"));
@@ -161,7 +159,7 @@ impl Host {
     fn carry_out<T: Send + 'static>(
         &self,
         what: &str,
-        patience: &Patience,
+        waiter: &Waiter,
         work: impl AsyncFnOnce(&Unit) -> Result<T, LoadError> + Send + 'static,
     ) -> Result<Result<T, LoadError>, DrillError> {
         let (done, result) = mpsc::channel();
@@ -171,7 +169,7 @@ impl Host {
             let _ = done.send(host.with_unit(work).await);
         })?;
         let mut found = None;
-        patience.wait(STEP_LIMIT, what, || {
+        waiter.wait(STEP_LIMIT, what, || {
             found = result.try_recv().ok();
             found.is_some()
         })?;
@@ -186,7 +184,7 @@ impl Host {
         let search = Search {
             portals: self.portals,
             target: Some(api::default_target(VOLUME)),
-            unit: initiator::Wanted::Lun(Lun(0)),
+            unit: initiator::UnitSelector::Lun(Lun(0)),
             discover: false,
         };
         let unit = Multipath::open(&search, options(self.policy)).await?;

@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const QUEUE_FOR: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct LoadSpec {
     pub portals: Vec<SocketAddr>,
     pub target: String,
     /// Requests in progress per portal.
@@ -49,7 +49,7 @@ impl Load {
     /// Starts the load.
     ///
     /// # Errors The core cannot be started. Whether the volume is reached, the pulse shows.
-    pub fn start(wanted: Wanted) -> Result<Load, DrillError> {
+    pub fn start(wanted: LoadSpec) -> Result<Load, DrillError> {
         let pulse = Arc::new(Pulse::default());
         let (done, result) = mpsc::channel();
         let config = Config {

@@ -11,11 +11,11 @@ mod full;
 mod gate;
 mod load;
 mod moved;
-mod patience;
 mod rot;
 mod scenario;
 mod timeline;
 mod verdict;
+mod waiter;
 mod watch;
 
 use std::io;
@@ -31,10 +31,9 @@ use serde::Serialize;
 pub use self::fleet::Shape;
 use self::fleet::{Fleet, VOLUME};
 pub use self::full::Filled;
-use self::load::{Load, Wanted};
+use self::load::{Load, LoadSpec};
 use self::moved::Before;
 pub use self::moved::Moved;
-use self::patience::Patience;
 pub use self::rot::Rotted;
 use self::scenario::Harmed;
 pub use self::scenario::Scenario;
@@ -42,6 +41,7 @@ use self::timeline::Timeline;
 pub use self::timeline::{Event, Kind};
 use self::verdict::Found;
 pub use self::verdict::{Check, Limits};
+use self::waiter::Waiter;
 use self::watch::{Watch, now};
 use crate::cli::Outcome;
 
@@ -195,13 +195,13 @@ impl Plan {
         if self.node == 0 || self.node > self.shape.copies.into() {
             return Err(DrillError::NoNode(self.node, self.shape.copies));
         }
-        let patience = Patience::until_a_signal()?;
+        let waiter = Waiter::until_a_signal()?;
         tell(News::Stage("starting the nodes and creating the volume"));
-        let mut fleet = Fleet::start(self.shape.clone(), &patience)?;
+        let mut fleet = Fleet::start(self.shape.clone(), &waiter)?;
         let mut cycles = Vec::new();
         for number in 1..=self.cycles {
             for policy in &self.policies {
-                let cycle = self.cycle(&mut fleet, (number, policy), &patience, tell)?;
+                let cycle = self.cycle(&mut fleet, (number, policy), &waiter, tell)?;
                 tell(News::Cycle(&cycle));
                 cycles.push(cycle);
             }
@@ -215,11 +215,11 @@ impl Plan {
         &self,
         fleet: &mut Fleet,
         (number, (name, policy)): (u32, &(String, Policy)),
-        patience: &Patience,
+        waiter: &Waiter,
         tell: &mut dyn FnMut(News<'_>),
     ) -> Result<Cycle, DrillError> {
-        fleet.wait_for_beats_apart(patience)?;
-        let load = Load::start(Wanted {
+        fleet.wait_for_beats_apart(waiter)?;
+        let load = Load::start(LoadSpec {
             portals: fleet.with_copies().iter().map(|node| node.portal).collect(),
             target: api::default_target(VOLUME),
             depth: self.depth,
@@ -231,12 +231,12 @@ impl Plan {
         })?;
         let watch = Watch::start(fleet.with_copies());
         let begun =
-            patience.wait(LOAD_LIMIT, "the load to start", || load.pulse().answers() > 0 || load.is_over());
+            waiter.wait(LOAD_LIMIT, "the load to start", || load.pulse().answers() > 0 || load.is_over());
         if load.is_over() {
             return Err(load.stop().map_or_else(DrillError::Load, |_| DrillError::Interrupted));
         }
         begun?;
-        patience.pass(CALM)?;
+        waiter.pass(CALM)?;
         load.pulse().take_stall();
         load.pulse().take_events();
 
@@ -244,27 +244,27 @@ impl Plan {
         let mut course = Course::begin(fleet, &load, &watch, tell);
         let one = (!self.harmed().nodes().is_empty()).then_some(self.node);
         course.timeline.add(course.timeline.zero(), Kind::Fault, one, done);
-        let mut damage = self.scenario.strike(fleet, self.node, *policy, patience)?;
-        course.follow(self.harm, patience, || false)?;
+        let mut damage = self.scenario.strike(fleet, self.node, *policy, waiter)?;
+        course.follow(self.harm, waiter, || false)?;
         let before = self.look(fleet);
         let back = now();
         course.timeline.missed(back, &before);
         course.timeline.add(back, Kind::Undone, one, undone);
-        if let Some(replaced) = self.scenario.undo(fleet, self.node, &mut damage, patience)? {
+        if let Some(replaced) = self.scenario.undo(fleet, self.node, &mut damage, waiter)? {
             course.timeline.replaced(self.node, replaced);
         }
-        let whole = course.follow(SYNC_LIMIT, patience, || fleet.is_whole())?;
+        let whole = course.follow(SYNC_LIMIT, waiter, || fleet.is_whole())?;
         let synced = whole.then(now);
         let moved = before.until_now(fleet.with_copies());
         course.timeline.synced(now(), &moved);
-        course.follow(CALM, patience, || false)?;
+        course.follow(CALM, waiter, || false)?;
         let (timeline, stall) = course.end();
 
         let refused = load.pulse().refused();
         let report = load.stop();
         drop(watch);
         let verification = fleet.with_copies()[0].client.verify_volume(VOLUME, None, |_| ());
-        let (rot, full) = damage.found(refused, patience)?;
+        let (rot, full) = damage.found(refused, waiter)?;
         let outcomes = Outcomes { stall, report, back, synced, moved, verification, rot, full };
         Ok(self.judge(number, name, timeline, outcomes))
     }
@@ -359,7 +359,7 @@ impl<'a> Course<'a> {
     fn follow(
         &mut self,
         limit: Duration,
-        patience: &Patience,
+        waiter: &Waiter,
         mut done: impl FnMut() -> bool,
     ) -> Result<bool, DrillError> {
         let mut is_done = false;
@@ -368,7 +368,7 @@ impl<'a> Course<'a> {
             is_done = done();
             is_done
         };
-        match patience.wait(limit, "", look) {
+        match waiter.wait(limit, "", look) {
             Ok(()) | Err(DrillError::Late(..)) => Ok(is_done),
             Err(error) => Err(error),
         }

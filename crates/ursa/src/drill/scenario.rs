@@ -8,11 +8,11 @@ use initiator::Policy;
 use serde::Serialize;
 
 use super::DrillError;
-use super::fleet::{Fleet, Replaced, Said};
+use super::fleet::{CutDirection, Fleet, Replaced};
 use super::full::{Filled, Full};
-use super::patience::Patience;
 use super::rot::{Rot, Rotted};
 use super::verdict::NO_STALL;
+use super::waiter::Waiter;
 
 /// The longest time that a request may wait while pools are full: shorter than what any host gives it.
 const FULL_STALL: Duration = Duration::from_secs(5);
@@ -66,12 +66,12 @@ impl Damage {
     pub fn found(
         self,
         refused: u64,
-        patience: &Patience,
+        waiter: &Waiter,
     ) -> Result<(Option<Rotted>, Option<Filled>), DrillError> {
         match self {
             Damage::None => Ok((None, None)),
             Damage::Rot(rot) => Ok((Some(rot.found()), None)),
-            Damage::Full(full) => Ok((None, Some(full.found(refused, patience)?))),
+            Damage::Full(full) => Ok((None, Some(full.found(refused, waiter)?))),
         }
     }
 }
@@ -180,24 +180,24 @@ impl Scenario {
         fleet: &mut Fleet,
         node: u16,
         policy: Policy,
-        patience: &Patience,
+        waiter: &Waiter,
     ) -> Result<Damage, DrillError> {
         match self {
             Scenario::CrashNode => fleet.node(node).kill(),
             Scenario::ReplaceDisk => fleet.node(node).lose_disks()?,
             Scenario::Pause => fleet.node(node).pause(),
             Scenario::Reboot => fleet.node(node).tell_to_stop(),
-            Scenario::CutLink => fleet.cut(node, None, &[Said::ByIt, Said::ToIt], true),
-            Scenario::CutOneWay => fleet.cut(node, None, &[Said::ByIt], true),
+            Scenario::CutLink => fleet.cut(node, None, &[CutDirection::ByIt, CutDirection::ToIt], true),
+            Scenario::CutOneWay => fleet.cut(node, None, &[CutDirection::ByIt], true),
             Scenario::CutPair => {
                 let other = next(node, fleet.copies());
-                fleet.cut(node, Some(other), &[Said::ByIt, Said::ToIt], true);
+                fleet.cut(node, Some(other), &[CutDirection::ByIt, CutDirection::ToIt], true);
             }
             Scenario::CutHeartbeats => fleet.cut_all(true),
             Scenario::BlackOut => fleet.kill_all(),
             Scenario::LoseQuorum | Scenario::LoseWitness => fleet.kill_without_copies(),
             Scenario::Rot => return Rot::begin(fleet.node(node)).map(Damage::Rot),
-            Scenario::Full => return Full::begin(fleet, policy, patience).map(Damage::Full),
+            Scenario::Full => return Full::begin(fleet, policy, waiter).map(Damage::Full),
         }
         Ok(Damage::None)
     }
@@ -210,27 +210,27 @@ impl Scenario {
         fleet: &mut Fleet,
         node: u16,
         damage: &mut Damage,
-        patience: &Patience,
+        waiter: &Waiter,
     ) -> Result<Option<Replaced>, DrillError> {
         match damage {
             Damage::None => {}
             Damage::Rot(rot) => rot.damage()?,
-            Damage::Full(full) => full.make_room(patience)?,
+            Damage::Full(full) => full.make_room(waiter)?,
         }
         match self {
             Scenario::CrashNode => fleet.node(node).start()?,
             Scenario::Reboot => {
-                fleet.node(node).wait_until_it_is_gone(patience)?;
+                fleet.node(node).wait_until_it_is_gone(waiter)?;
                 fleet.node(node).start()?;
             }
             Scenario::CutLink | Scenario::CutOneWay | Scenario::CutPair => {
-                fleet.cut(node, None, &[Said::ByIt, Said::ToIt], false);
+                fleet.cut(node, None, &[CutDirection::ByIt, CutDirection::ToIt], false);
             }
             Scenario::CutHeartbeats => fleet.cut_all(false),
             Scenario::Pause => fleet.node(node).go_on(),
-            Scenario::ReplaceDisk => return fleet.replace_disks(node, patience).map(Some),
+            Scenario::ReplaceDisk => return fleet.replace_disks(node, waiter).map(Some),
             Scenario::BlackOut => fleet.start_all()?,
-            Scenario::LoseQuorum | Scenario::LoseWitness => fleet.start_without_copies(patience)?,
+            Scenario::LoseQuorum | Scenario::LoseWitness => fleet.start_without_copies(waiter)?,
             Scenario::Rot | Scenario::Full => {}
         }
         Ok(None)

@@ -12,16 +12,16 @@ use crate::signals;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits that a signal ends.
-pub struct Patience {
+pub struct Waiter {
     over: Arc<AtomicBool>,
 }
 
-impl Patience {
+impl Waiter {
     /// From now on SIGINT and SIGTERM end waits instead of the process, so that the caller can clean up.
     ///
     /// # Errors Signals cannot be received.
-    pub fn until_a_signal() -> Result<Patience, DrillError> {
-        Ok(Patience { over: signals::flag(signals::END).map_err(DrillError::Signals)? })
+    pub fn until_a_signal() -> Result<Waiter, DrillError> {
+        Ok(Waiter { over: signals::flag(signals::END).map_err(DrillError::Signals)? })
     }
 
     /// Waits for this time.

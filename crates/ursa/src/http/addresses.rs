@@ -11,7 +11,7 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::dry_run::{self, Asked};
+use super::dry_run::{self, DryRunParam};
 use super::input::{Json, Parameters, Segments};
 use super::peers::{self, Answers};
 use super::refusal::Refusal;
@@ -32,11 +32,11 @@ pub(super) async fn list(
 ) -> Result<axum::Json<List<FloatingAddress>>, Refusal> {
     let all = state.call(|control| async move {
         let (statuses, unreadable) = (control.addresses()?, control.unreadable_addresses()?);
-        let (_, others) = peers::Asked::All.of(&control);
+        let (_, others) = peers::QueriedNodes::All.of(&control);
         let others = others.into_iter().filter(|_| !statuses.is_empty());
         let questions = others.map(|node| (node, peers::ADDRESSES.to_owned())).collect();
         let answers = peers::ask(&control, questions).await?;
-        let said = Said::new(&control, answers);
+        let said = NodeReports::new(&control, answers);
         let readable = statuses.into_iter().map(|status| shown(status, &said));
         Ok(readable.chain(unreadable.into_iter().map(shown_unreadable)).collect())
     });
@@ -71,7 +71,7 @@ pub(super) async fn add(
     let spec = AddressSpec { address, prefix, device, nodes, prefer };
     let added = state.call(|control| async move {
         let added = control.add_address(spec).await?;
-        Ok(shown(added, &Said::new(&control, Answers::default())))
+        Ok(shown(added, &NodeReports::new(&control, Answers::default())))
     });
     Ok((StatusCode::CREATED, axum::Json(added.await?)))
 }
@@ -79,7 +79,7 @@ pub(super) async fn add(
 /// Removes a floating IP: its holder releases it, and sessions through it end.
 #[utoipa::path(
     delete, path = "/v1/floating-ips/{address}", tag = "cluster", operation_id = "remove_address",
-    params(("address" = String, Path, description = "The address, without prefix length"), Asked),
+    params(("address" = String, Path, description = "The address, without prefix length"), DryRunParam),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -90,12 +90,12 @@ pub(super) async fn add(
 pub(super) async fn remove(
     Extracted(state): Extracted<State>,
     Segments(address): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     let known: IpAddr = address.parse().map_err(|_| ControlError::not_found("address", &address))?;
     if dry_run {
         let would = state.call(move |control| async move {
-            let said = Said::new(&control, Answers::default());
+            let said = NodeReports::new(&control, Answers::default());
             Ok(would_remove(&shown(control.address(known)?, &said)))
         });
         return Ok(dry_run::would(would.await?, Vec::new()));
@@ -124,22 +124,22 @@ fn parse(text: &str) -> Result<AddressRange, Refusal> {
 }
 
 /// What nodes report about floating IPs on themselves.
-struct Said {
+struct NodeReports {
     /// By node; without nodes that did not answer.
     here: BTreeMap<u16, Vec<AddressHere>>,
     names: BTreeMap<u16, String>,
 }
 
-impl Said {
+impl NodeReports {
     /// The reports of this node and of those that have answered.
-    fn new(control: &Control, answers: Answers) -> Said {
+    fn new(control: &Control, answers: Answers) -> NodeReports {
         let read =
             |text: &str| serde_json::from_str::<Vec<AddressHere>>(text).map_err(|error| error.to_string());
         let (theirs, _) = answers.each(read);
         let mut here: BTreeMap<u16, Vec<AddressHere>> =
             theirs.into_iter().map(|theirs| (theirs.node, theirs.has)).collect();
         here.insert(control.number(), control.addresses_here());
-        Said { here, names: control.node_names() }
+        NodeReports { here, names: control.node_names() }
     }
 
     fn name(&self, node: u16) -> String {
@@ -172,7 +172,7 @@ impl Said {
     }
 }
 
-fn shown(status: AddressStatus, said: &Said) -> FloatingAddress {
+fn shown(status: AddressStatus, said: &NodeReports) -> FloatingAddress {
     let (state, troubles) = (said.state_of(&status), said.troubles_of(status.spec.address));
     let AddressStatus { spec, group, holder, waits, is_unreadable: _ } = status;
     let AddressSpec { address, prefix, device, nodes, prefer } = spec;
@@ -220,7 +220,7 @@ mod tests {
             is_reached,
             trouble: trouble.map(str::to_owned),
         };
-        let said = Said {
+        let said = NodeReports {
             here: BTreeMap::from([
                 (1, vec![here(true, None)]),
                 (2, vec![here(false, Some("no device"))]),

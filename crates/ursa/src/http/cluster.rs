@@ -16,7 +16,7 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::dry_run::{self, Asked};
+use super::dry_run::{self, DryRunParam};
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::since::since;
@@ -119,7 +119,7 @@ pub(super) async fn join(
 /// Removes another node from the cluster permanently. The node must have no copies of volumes.
 #[utoipa::path(
     delete, path = "/v1/nodes/{id}", tag = "cluster", operation_id = "remove_node",
-    params(("id" = u16, Path, description = "Node number"), Asked),
+    params(("id" = u16, Path, description = "Node number"), DryRunParam),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
@@ -131,7 +131,7 @@ pub(super) async fn join(
 pub(super) async fn remove(
     Extracted(state): Extracted<State>,
     Segments(id): Segments<u16>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     if dry_run {
         let removal = state.call(move |control| async move { control.check_removal(id).await }).await?;
@@ -211,7 +211,7 @@ pub(super) async fn keep_link_for(
 /// maintenance ends, its copies are resynced. Maintenance persists across restarts.
 #[utoipa::path(
     put, path = "/v1/nodes/{id}/maintenance", tag = "cluster", operation_id = "maintain_node",
-    params(("id" = u16, Path, description = "Node number"), Asked),
+    params(("id" = u16, Path, description = "Node number"), DryRunParam),
     request_body = Maintenance,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -224,7 +224,7 @@ pub(super) async fn keep_link_for(
 pub(super) async fn maintain(
     Extracted(state): Extracted<State>,
     Segments(id): Segments<u16>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(Maintenance { on }): Json<Maintenance>,
 ) -> Result<Response, Refusal> {
     if dry_run {
@@ -358,7 +358,7 @@ pub(super) async fn set_verify_schedule(
 /// this only if the voters are permanently lost.
 #[utoipa::path(
     post, path = "/v1/cluster/force-new", tag = "cluster", operation_id = "force_new_cluster",
-    params(Asked),
+    params(DryRunParam),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "Done at the next start of the node"),
@@ -367,7 +367,7 @@ pub(super) async fn set_verify_schedule(
 )]
 pub(super) async fn force_new(
     Extracted(state): Extracted<State>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     if dry_run {
         let check = |control: Rc<Control>| async move {
@@ -389,7 +389,7 @@ pub(super) async fn force_new(
 /// node.
 #[utoipa::path(
     post, path = "/v1/cluster/leave", tag = "cluster", operation_id = "leave_cluster",
-    params(Asked),
+    params(DryRunParam),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "Done at the next start of the node"),
@@ -398,7 +398,7 @@ pub(super) async fn force_new(
 )]
 pub(super) async fn leave(
     Extracted(state): Extracted<State>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     if dry_run {
         let leaving = state.call(|control| async move { control.check_leaving().await }).await?;

@@ -64,7 +64,7 @@ pub(super) enum Answer<T> {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Asked {
+pub(super) struct DryRunParam {
     /// Dry run: show what would be done, and change nothing.
     #[serde(default)]
     pub(super) dry_run: bool,

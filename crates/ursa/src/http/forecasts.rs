@@ -8,7 +8,7 @@ use axum::extract::State as Extracted;
 
 use super::history;
 use super::input::Parameters;
-use super::peers::{Asked, Whose};
+use super::peers::{QueriedNodes, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
@@ -47,7 +47,7 @@ pub(super) async fn list(
 }
 
 /// The forecasts of the nodes that are asked, and the nodes that do not answer.
-async fn of(state: &State, asked: Asked) -> Result<(Vec<Forecast>, Vec<Missing>), Refusal> {
+async fn of(state: &State, asked: QueriedNodes) -> Result<(Vec<Forecast>, Vec<Missing>), Refusal> {
     let now = unix_now();
     let window = Window::of(now, now.saturating_sub(SECONDS), now, POINTS);
     let wanted = [USED, SIZE].map(str::to_owned).into();
@@ -65,7 +65,7 @@ pub(super) async fn watch(state: State) {
 
 /// Looks for pools of this node that will be full soon. If the history cannot be read, what was known stays.
 pub(super) async fn look(state: &State) {
-    match of(state, Asked::This).await {
+    match of(state, QueriedNodes::This).await {
         Ok((forecasts, _)) => {
             let soon = forecasts.into_iter().filter(|forecast| forecast.soon);
             state.opened.note_full_soon(soon.map(|forecast| (forecast.pool, forecast.text)).collect());

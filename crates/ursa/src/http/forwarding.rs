@@ -134,15 +134,15 @@ struct Outcome {
 struct AskedAt(String);
 
 /// A forwarded call on its way from core 0 to the task that executes it.
-struct Given {
+struct QueuedRequest {
     forwarded: String,
     outcome: rt::sync::Sender<String>,
 }
 
 /// The channel from core 0, where links end, to the routes.
 pub struct Forwarding {
-    sender: mpsc::Sender<Given>,
-    receiver: Mutex<Option<mpsc::Receiver<Given>>>,
+    sender: mpsc::Sender<QueuedRequest>,
+    receiver: Mutex<Option<mpsc::Receiver<QueuedRequest>>>,
 }
 
 impl Default for Forwarding {
@@ -158,7 +158,7 @@ impl Forwarding {
         let forwarding = Arc::clone(self);
         ExecuteForwarded::new(move |forwarded| {
             let (outcome, ended) = rt::sync::oneshot();
-            let begun = forwarding.sender.try_send(Given { forwarded, outcome });
+            let begun = forwarding.sender.try_send(QueuedRequest { forwarded, outcome });
             Box::pin(async move {
                 if begun.is_err() {
                     return Err(Refused::TooManyRequests { most: AT_ONCE_MAX });
@@ -198,7 +198,7 @@ pub(super) async fn carry_out_all(state: State) {
     let receiver = state.forwarding.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut forwarding) = receiver else { return };
     let (router, room) = (router(state), Arc::new(Semaphore::new(AT_ONCE_MAX)));
-    while let Some(Given { forwarded, outcome }) = forwarding.recv().await {
+    while let Some(QueuedRequest { forwarded, outcome }) = forwarding.recv().await {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let router = router.clone();
         tokio::spawn(async move {

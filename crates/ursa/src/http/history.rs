@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use super::input::Parameters;
-use super::peers::{self, Asked, HISTORY, Whose};
+use super::peers::{self, HISTORY, QueriedNodes, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
@@ -56,7 +56,7 @@ type Bytes = fn(&PoolUse) -> u64;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct HistoryParams {
     /// Names of series, separated by commas; absent: all.
     #[serde(default)]
     series: Option<String>,
@@ -93,7 +93,7 @@ struct Question {
 /// `pool_size_bytes`.
 #[utoipa::path(
     get, path = "/v1/history", tag = "node", operation_id = "show_history",
-    params(Wanted),
+    params(HistoryParams),
     responses(
         (status = OK, description = "The recorded values", body = Answer),
         (status = SERVICE_UNAVAILABLE, description = "`history_unavailable`"),
@@ -101,7 +101,7 @@ struct Question {
 )]
 pub(super) async fn show(
     Extracted(state): Extracted<State>,
-    Parameters(wanted): Parameters<Wanted>,
+    Parameters(wanted): Parameters<HistoryParams>,
 ) -> Result<Json<Answer>, Refusal> {
     let now = unix_now();
     let to = wanted.to.unwrap_or(now);
@@ -126,7 +126,7 @@ pub(super) async fn show(
 /// A node does not exist, or this node's history cannot be read now.
 pub(super) async fn gather(
     state: &State,
-    asked: Asked,
+    asked: QueriedNodes,
     window: Window,
     series: BTreeSet<String>,
 ) -> Result<(Vec<HistorySeries>, Vec<Missing>), Refusal> {

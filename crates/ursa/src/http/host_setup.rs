@@ -17,7 +17,7 @@ const PORTALS_MAX: usize = 64;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct HostSetupParams {
     /// Operating system of the host.
     #[param(inline)]
     system: HostSystem,
@@ -34,7 +34,7 @@ pub(super) struct Wanted {
     naa: Option<String>,
 }
 
-impl Wanted {
+impl HostSetupParams {
     fn setup(&self) -> Result<Setup, UnfitWord> {
         Ok(Setup {
             target: host_setup::plain(&self.target)?,
@@ -51,12 +51,14 @@ impl Wanted {
 /// Nothing is looked up and nothing is changed: the text is that of `ursa host-setup` with the same names.
 #[utoipa::path(
     get, path = "/v1/host-setup", tag = "hosts", operation_id = "show_host_setup",
-    params(Wanted),
+    params(HostSetupParams),
     responses(
         (status = OK, description = "The text", body = HostSetup),
     ),
 )]
-pub(super) async fn show(Parameters(wanted): Parameters<Wanted>) -> Result<Json<HostSetup>, Refusal> {
+pub(super) async fn show(
+    Parameters(wanted): Parameters<HostSetupParams>,
+) -> Result<Json<HostSetup>, Refusal> {
     let invalid = |detail: String| Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail);
     let setup = wanted.setup().map_err(|error| invalid(error.to_string()))?;
     if setup.portals.len() > PORTALS_MAX {

@@ -8,7 +8,7 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::dry_run::{self, Answer, Asked};
+use super::dry_run::{self, Answer, DryRunParam};
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
@@ -67,7 +67,7 @@ pub(super) async fn create(
 /// removes it.
 #[utoipa::path(
     put, path = "/v1/hosts/{name}", tag = "hosts", operation_id = "change_host",
-    params(("name" = String, Path, description = "Host group name"), Asked),
+    params(("name" = String, Path, description = "Host group name"), DryRunParam),
     request_body = HostChange,
     responses(
         (status = OK, description = "The host group; with `dry_run`: what would be done", body = Answer<Host>),
@@ -79,7 +79,7 @@ pub(super) async fn create(
 pub(super) async fn change(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(change): Json<HostChange>,
 ) -> Result<axum::Json<Answer<Host>>, Refusal> {
     let addresses = addresses(&change.addresses)?;
@@ -148,7 +148,7 @@ fn members(kind: &str, before: &[String], after: &[String]) -> (Vec<String>, boo
 /// Deletes a host group that no LUN map uses.
 #[utoipa::path(
     delete, path = "/v1/hosts/{name}", tag = "hosts", operation_id = "delete_host",
-    params(("name" = String, Path, description = "Host group name"), Asked),
+    params(("name" = String, Path, description = "Host group name"), DryRunParam),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -159,7 +159,7 @@ fn members(kind: &str, before: &[String], after: &[String]) -> (Vec<String>, boo
 pub(super) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     if dry_run {
         let host = state.call(move |control| async move {

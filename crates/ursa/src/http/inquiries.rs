@@ -35,7 +35,7 @@ pub(super) enum About {
 }
 
 /// A question on its way from core 0.
-struct Given {
+struct QueuedQuestion {
     about: About,
     question: String,
     answer: rt::sync::Sender<String>,
@@ -43,8 +43,8 @@ struct Given {
 
 /// The channel from core 0, where links end, to the task that answers.
 pub struct Inquiries {
-    sender: mpsc::Sender<Given>,
-    receiver: Mutex<Option<mpsc::Receiver<Given>>>,
+    sender: mpsc::Sender<QueuedQuestion>,
+    receiver: Mutex<Option<mpsc::Receiver<QueuedQuestion>>>,
 }
 
 impl Default for Inquiries {
@@ -58,7 +58,7 @@ impl Inquiries {
     /// The answer, as [`read`] parses it. Runs on core 0.
     pub(super) async fn answer(&self, about: About, question: &str) -> String {
         let (answer, answered) = rt::sync::oneshot();
-        let given = Given { about, question: question.to_owned(), answer };
+        let given = QueuedQuestion { about, question: question.to_owned(), answer };
         if self.sender.try_send(given).is_err() {
             return refused(format!("it already has {WAITING_MAX} such requests waiting, or is stopping"));
         }
@@ -75,7 +75,7 @@ pub(super) async fn answer_all(state: State) {
     let receiver = state.inquiries.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut given) = receiver else { return };
     let room = Arc::new(Semaphore::new(READS_AT_ONCE_MAX));
-    while let Some(Given { about, question, answer }) = given.recv().await {
+    while let Some(QueuedQuestion { about, question, answer }) = given.recv().await {
         match about {
             About::Events => answer.send(written(&events::shown(&state.events, &question))),
             About::Audit => {
@@ -131,7 +131,10 @@ mod tests {
         // No task answers yet.
         let given = |_| {
             let (answer, _) = rt::sync::oneshot();
-            inquiries.sender.try_send(Given { about: About::Events, question: String::new(), answer }).is_ok()
+            inquiries
+                .sender
+                .try_send(QueuedQuestion { about: About::Events, question: String::new(), answer })
+                .is_ok()
         };
         assert!((0..WAITING_MAX).all(given));
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();

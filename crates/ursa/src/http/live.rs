@@ -23,11 +23,11 @@ use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 use utoipa::IntoParams;
 
-use self::others::{Others, Told};
+use self::others::{Others, PeerMessage};
 use super::access::Caller;
 use super::guard::Peer;
 use super::input::Parameters;
-use super::peers::{self, Asked, LIVE, Whose};
+use super::peers::{self, LIVE, QueriedNodes, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
@@ -117,9 +117,9 @@ pub(super) async fn follow(
     Parameters(which): Parameters<Which>,
 ) -> Result<Response, Refusal> {
     let all = match (Whose { node: which.node }).asked()? {
-        Asked::This => false,
-        Asked::All => true,
-        Asked::One(_) => {
+        QueriedNodes::This => false,
+        QueriedNodes::All => true,
+        QueriedNodes::One(_) => {
             let detail = "`node` must be `all`, or absent for the queried node";
             return Err(Refusal::new(axum::http::StatusCode::BAD_REQUEST, "query_invalid", detail));
         }
@@ -172,9 +172,9 @@ async fn send_all(state: State, messages: Messages, all: bool) -> Result<(), Gon
                 messages.send("sample", None, &*sample).await?;
             }
             told = others::next(&mut others) => match &*told? {
-                Told::Sample(sample) => messages.send("sample", None, sample).await?,
-                Told::Missing(missing) => messages.send("missing", None, missing).await?,
-                Told::Back(back) => messages.send("back", None, back).await?,
+                PeerMessage::Sample(sample) => messages.send("sample", None, sample).await?,
+                PeerMessage::Missing(missing) => messages.send("missing", None, missing).await?,
+                PeerMessage::Back(back) => messages.send("back", None, back).await?,
             },
             () = state.events.closed() => return Ok(()),
         }

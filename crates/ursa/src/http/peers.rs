@@ -80,7 +80,7 @@ pub(super) struct Whose {
 
 /// Which nodes a call asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum QueriedNodes {
     This,
     One(u16),
     All,
@@ -91,11 +91,11 @@ impl Whose {
     ///
     /// # Errors
     /// 400: neither a number nor `all`.
-    pub(super) fn asked(&self) -> Result<Asked, Refusal> {
+    pub(super) fn asked(&self) -> Result<QueriedNodes, Refusal> {
         match self.node.as_deref() {
-            None => Ok(Asked::This),
-            Some("all") => Ok(Asked::All),
-            Some(number) => number.parse().map(Asked::One).map_err(|_| {
+            None => Ok(QueriedNodes::This),
+            Some("all") => Ok(QueriedNodes::All),
+            Some(number) => number.parse().map(QueriedNodes::One).map_err(|_| {
                 let detail = format!("`node` must be a node number or `all`, not {number:?}");
                 Refusal::new(axum::http::StatusCode::BAD_REQUEST, "query_invalid", detail)
             }),
@@ -103,15 +103,15 @@ impl Whose {
     }
 }
 
-impl Asked {
+impl QueriedNodes {
     /// Whether this node is one of them, and which others are.
     pub(super) fn of(self, control: &Control) -> (bool, Vec<u16>) {
         let here = control.number();
         match self {
-            Asked::This => (true, Vec::new()),
-            Asked::One(node) if here == node => (true, Vec::new()),
-            Asked::One(node) => (false, vec![node]),
-            Asked::All => {
+            QueriedNodes::This => (true, Vec::new()),
+            QueriedNodes::One(node) if here == node => (true, Vec::new()),
+            QueriedNodes::One(node) => (false, vec![node]),
+            QueriedNodes::All => {
                 let others = control.node_names().into_keys().filter(|node| here != *node);
                 (true, others.collect())
             }
@@ -125,7 +125,7 @@ impl Asked {
 /// A node does not exist.
 pub(super) async fn list<T, F>(
     state: &State,
-    asked: Asked,
+    asked: QueriedNodes,
     kind: &'static str,
     own: impl FnOnce(Rc<Control>) -> F + Clone + Send + 'static,
 ) -> Result<List<T>, Refusal>
@@ -149,7 +149,7 @@ where
 /// A node does not exist, and those of `own`.
 pub(super) async fn gather<T, F>(
     state: &State,
-    asked: Asked,
+    asked: QueriedNodes,
     question: impl Fn(u16) -> String + Clone + Send + 'static,
     own: impl FnOnce(Rc<Control>, bool) -> F + Clone + Send + 'static,
 ) -> Result<(T, Answers), Refusal>

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::dry_run::{self, Answer, Asked};
+use super::dry_run::{self, Answer, DryRunParam};
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
@@ -93,7 +93,7 @@ pub(super) async fn create(
 /// Sessions continue: a new secret takes effect at the next login.
 #[utoipa::path(
     patch, path = "/v1/targets/{name}", tag = "targets", operation_id = "change_target",
-    params(("name" = String, Path, description = "iSCSI name of the target"), Asked),
+    params(("name" = String, Path, description = "iSCSI name of the target"), DryRunParam),
     request_body = TargetChange,
     responses(
         (status = OK, description = "The target; with `dry_run`: what would be done", body = Answer<Target>),
@@ -103,7 +103,7 @@ pub(super) async fn create(
 pub(super) async fn change(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(change): Json<TargetChange>,
 ) -> Result<axum::Json<Answer<Target>>, Refusal> {
     let change = Change { alias: change.alias, chap: change.chap.map(|chap| chap.map(secret)) };

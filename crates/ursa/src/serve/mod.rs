@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use node::control::StartError;
-use node::{DefaultPool, Handle, Wanted};
+use node::{DefaultPool, Handle, StartSpec};
 use rt::CoreId;
 use rt::sync::oneshot;
 use rt::uring::{self, Running};
@@ -106,7 +106,7 @@ pub fn main(given: Given) -> Result<(), ServeError> {
     }
     data_dir::prepare(&settings.node.data_dir)?;
     let volumes = settings.volumes.iter().map(FirstVolume::new_volume).collect();
-    let wanted = Wanted { pool: default_pool(&settings)?, volumes };
+    let wanted = StartSpec { pool: default_pool(&settings)?, volumes };
     run(settings, wanted)
 }
 
@@ -122,7 +122,7 @@ fn default_pool(settings: &Settings) -> Result<Option<DefaultPool>, ServeError> 
     Ok(Some(DefaultPool { path, size }))
 }
 
-fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
+fn run(settings: Settings, wanted: StartSpec) -> Result<(), ServeError> {
     let (ready, started) = oneshot();
     // Each core calls the function below; what only core 0 gets waits here for it.
     let start = Arc::new(Mutex::new(Some((wanted, ready))));

@@ -3,7 +3,7 @@
 use raft::eraftpb::{Entry, Snapshot};
 
 use super::batch::Deferred;
-use super::{Answered, Engine, Reply, Told};
+use super::{Answered, Engine, Notification, Reply};
 use crate::embedded::entry::{self, Command, Content, Proposal};
 use crate::embedded::saved::{Position, decode_state};
 use crate::error;
@@ -31,7 +31,7 @@ impl Engine {
         saved.vote.commit = saved.vote.commit.max(position.index);
         saved.set_members(members);
         saved.record = record;
-        self.told.push_back(Told::Replaced);
+        self.told.push_back(Notification::Replaced);
     }
 
     pub(super) fn apply(&mut self, entries: Vec<Entry>) {
@@ -57,7 +57,7 @@ impl Engine {
             self.deferred.keys.extend(transaction.writes.iter().map(|(key, _)| key.clone()));
             let value = |key: &String| self.record().get(key).map(|entry| entry.value.clone());
             let writes = transaction.writes.iter().map(|(key, _)| (key.clone(), value(key))).collect();
-            self.told.push_back(Told::Change(Change { revision, writes }));
+            self.told.push_back(Notification::Change(Change { revision, writes }));
         }
         let result = match applied {
             Applied::Done { outcome, .. } => Ok(Answered::Outcome(outcome)),

@@ -78,7 +78,7 @@ pub enum Answered {
 
 /// What watches receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Notification {
     /// The next change.
     Change(Change),
     /// The record was replaced by a snapshot.
@@ -146,7 +146,7 @@ pub struct Engine {
     snapshots: BTreeMap<u64, u64>,
     messages: VecDeque<(NodeId, Vec<u8>)>,
     replies: VecDeque<Reply>,
-    told: VecDeque<Told>,
+    told: VecDeque<Notification>,
 }
 
 impl fmt::Debug for Engine {
@@ -556,7 +556,7 @@ impl Engine {
     }
 
     /// The next change for watches.
-    pub fn poll_told(&mut self) -> Option<Told> {
+    pub fn poll_notification(&mut self) -> Option<Notification> {
         self.told.pop_front()
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use base::{Instant, Rng};
-use cluster::embedded::{Answered, Engine, Identity, Reply, Saved, Settings, Told, is_promise_kept};
+use cluster::embedded::{Answered, Engine, Identity, Notification, Reply, Saved, Settings, is_promise_kept};
 use cluster::limits::TICK;
 use cluster::{Error, MemberChange, NodeId, Revision, Transaction};
 
@@ -92,14 +92,14 @@ pub(crate) struct World {
     next: u64,
     highest: u16,
     history: History,
-    trial: Option<Trial>,
+    trial: Option<SetBackTest>,
     pub(crate) counts: Counts,
 }
 
 /// One disk is set back, and nothing else fails meanwhile: two simultaneous faults are more than is
 /// guaranteed.
 #[derive(Clone, Copy)]
-struct Trial {
+struct SetBackTest {
     since: u64,
     /// The node whose disk was set back, once it was.
     node: Option<NodeId>,
@@ -230,7 +230,7 @@ impl World {
     fn try_set_back(&mut self) {
         let Some(trial) = self.trial else {
             if self.rng.one_in(self.faults.set_back) {
-                self.trial = Some(Trial { since: self.round, node: None, noticed: false });
+                self.trial = Some(SetBackTest { since: self.round, node: None, noticed: false });
                 let down = self.nodes.iter().filter(|(_, node)| node.engine.is_none());
                 down.map(|(id, _)| *id).collect::<Vec<_>>().into_iter().for_each(|id| self.start(id));
             }
@@ -238,7 +238,8 @@ impl World {
         };
         let Some(id) = trial.node else {
             if self.round >= trial.since + BEFORE {
-                self.trial = self.set_back().map(|id| Trial { node: Some(id), since: self.round, ..trial });
+                self.trial =
+                    self.set_back().map(|id| SetBackTest { node: Some(id), since: self.round, ..trial });
             }
             return;
         };
@@ -250,7 +251,7 @@ impl World {
         let noticed = node.engine.as_ref().is_some_and(Engine::has_forgotten);
         if noticed && !trial.noticed {
             self.counts.noticed += 1;
-            self.trial = Some(Trial { noticed: true, ..trial });
+            self.trial = Some(SetBackTest { noticed: true, ..trial });
         } else if !trial.noticed && self.round > trial.since + AFTER {
             self.trial = None;
         } else if trial.noticed && self.rng.one_in(20) {
@@ -403,7 +404,7 @@ impl World {
             let batch = engine.poll_batch();
             let messages: Vec<_> = std::iter::from_fn(|| engine.poll_message()).collect();
             let replies: Vec<_> = std::iter::from_fn(|| engine.poll_reply()).collect();
-            let told: Vec<_> = std::iter::from_fn(|| engine.poll_told()).collect();
+            let told: Vec<_> = std::iter::from_fn(|| engine.poll_notification()).collect();
             told.into_iter().for_each(|told| self.tell(id, told));
             for reply in replies {
                 self.reply(id, reply);
@@ -451,15 +452,15 @@ impl World {
         }
     }
 
-    fn tell(&mut self, id: NodeId, told: Told) {
+    fn tell(&mut self, id: NodeId, told: Notification) {
         let node = self.nodes.get_mut(&id).unwrap();
         match told {
-            Told::Change(change) => {
+            Notification::Change(change) => {
                 assert_eq!(change.revision.0, node.seen.0 + 1, "{id} skipped a change");
                 node.seen = change.revision;
                 self.history.tell(&change);
             }
-            Told::Replaced => {
+            Notification::Replaced => {
                 self.counts.snapshots += 1;
                 // The record equals the snapshot, unless more was applied since; `drive` polls after each
                 // step.

@@ -7,7 +7,7 @@ use link::Role;
 use rt::sim::NetProfile;
 
 use super::{CORE, Cluster, Node, PORT, SECOND, control, replication, settings};
-use crate::recorder::{Told, link};
+use crate::recorder::{HandlerCall, link};
 
 struct Networks {
     cluster: Cluster,
@@ -67,7 +67,7 @@ impl Networks {
 
     /// How many links each node has lost.
     fn downs(&self) -> [usize; 2] {
-        self.nodes().map(|node| node.log.count(|told| matches!(told, Told::Down(_))))
+        self.nodes().map(|node| node.log.count(|told| matches!(told, HandlerCall::Down(_))))
     }
 }
 

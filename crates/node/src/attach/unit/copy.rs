@@ -8,7 +8,7 @@ use proto::scsi::{BlockDone, BlockError, CopyFailure, CopyFault, CopySegment, It
 use rt::Durability;
 
 use super::{AtVolume, Unit};
-use crate::data::Standing;
+use crate::data::ClaimRole;
 use crate::iscsi::session::{Aborted, Caller};
 
 /// How many bytes are in memory at once.
@@ -95,7 +95,7 @@ async fn copy_segment(
 async fn read(source: &Unit, name: &ItNexus, nexus: NexusId, range: LbaRange) -> Result<Chain, Refusal> {
     let _at_source = AtVolume::enter(source, nexus, false);
     source.brain().borrow().may_copy_from(name)?;
-    Ok(source.volume().read(range, Standing::Ordinary).await?)
+    Ok(source.volume().read(range, ClaimRole::Ordinary).await?)
 }
 
 async fn write(
@@ -109,7 +109,7 @@ async fn write(
     target.brain().borrow().may_copy_to(name)?;
     let cached = target.brain().borrow().state().write_cache();
     let durability = if cached { Durability::Cached } else { Durability::Durable };
-    Ok(target.volume().write(came, range, data, durability, Standing::Ordinary).await?)
+    Ok(target.volume().write(came, range, data, durability, ClaimRole::Ordinary).await?)
 }
 
 fn check(unit: &Unit, range: LbaRange, block_size: BlockSize) -> Result<(), CopyFault> {

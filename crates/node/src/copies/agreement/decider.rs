@@ -9,7 +9,7 @@ use proto::scsi::{Abort, Decision, Outcome};
 use replica::{Epoch, NodeId};
 
 use super::super::HOLD_MAX;
-use super::{Agreed, Members, Offer, Told, Version};
+use super::{Agreed, MemberReport, Members, Offer, Version};
 use crate::canary::{Canary, makes};
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ impl Question {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// What it knows.
-    Told(Box<Told>),
+    MemberReport(Box<MemberReport>),
     /// Whether it has taken the offer.
     Taken(bool),
     /// Nothing: not in time, or not while the members were the same. Whether it has taken an offer is
@@ -116,7 +116,7 @@ enum Step {
     /// No attempt is under way.
     Rests,
     /// All members are asked what they know; these have answered.
-    Asks(BTreeMap<NodeId, Told>),
+    Asks(BTreeMap<NodeId, MemberReport>),
     /// The newest state is brought to the members that lack it.
     Settles { newest: Agreed, stored: bool },
     /// The change is being decided against the newest state.
@@ -190,7 +190,7 @@ impl Decider {
             decided.answered = matches!(reply, Reply::Taken(_));
         }
         match (&mut self.step, reply) {
-            (Step::Asks(told), Reply::Told(knows)) => {
+            (Step::Asks(told), Reply::MemberReport(knows)) => {
                 told.insert(from, *knows);
             }
             (Step::Settles { .. } | Step::Offers { .. } | Step::Brings(_), Reply::Taken(true)) => {}
@@ -287,7 +287,7 @@ impl Decider {
     }
 
     /// Brings the newest state to the members that lack it (U1).
-    fn settle(&mut self, told: &BTreeMap<NodeId, Told>) {
+    fn settle(&mut self, told: &BTreeMap<NodeId, MemberReport>) {
         let newest_of = |nodes: &[NodeId], known: bool| {
             let those = nodes.iter().filter_map(|node| told.get(node)).filter(|told| told.known == known);
             those.max_by_key(|told| told.agreed.version).map(|told| told.agreed.clone())
@@ -297,7 +297,7 @@ impl Decider {
         // sync. A joiner's disk may lack it, whatever the version that its process remembers.
         let newest = newest_of(nodes, true).or_else(|| newest_of(in_sync, false));
         let Some(newest) = newest else { return self.end(Next::TryAgain) };
-        let lacks = |told: &Told| !told.known || told.agreed.version != newest.version;
+        let lacks = |told: &MemberReport| !told.known || told.agreed.version != newest.version;
         let nodes = self.members.nodes.iter().copied();
         let lacking = nodes.filter(|node| told.get(node).is_none_or(lacks)).collect();
         let offer = Offer { epoch: self.members.epoch, expected: None, agreed: newest.clone() };

@@ -5,7 +5,7 @@ use proto::scsi::{Abort, LuState, Notice};
 use replica::{DiskFault, Epoch, Slot};
 
 use super::super::SILENT_MAX;
-use super::{Agreed, Offer, Told, Version};
+use super::{Agreed, MemberReport, Offer, Version};
 use crate::canary::{Canary, makes};
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ pub struct Member {
 struct Taking {
     offer: Offer,
     /// What the member knew before.
-    before: Told,
+    before: MemberReport,
     step: Step,
     /// For how many seconds it has been being stored.
     seconds: u64,
@@ -157,7 +157,7 @@ impl Member {
     }
 
     /// What this node knows of the unit, if it is a member in this epoch (U7).
-    pub fn tell(&self, here: &Here, epoch: Epoch) -> Option<Told> {
+    pub fn tell(&self, here: &Here, epoch: Epoch) -> Option<MemberReport> {
         if here.epoch != Some(epoch) {
             return None;
         }
@@ -169,7 +169,7 @@ impl Member {
             contains: self.contains.clone(),
         };
         let agreed = self.before.clone().unwrap_or_else(installed);
-        Some(Told { agreed, known: self.known, stored: here.stored })
+        Some(MemberReport { agreed, known: self.known, stored: here.stored })
     }
 
     /// What to do next; `None`: that has to end first.

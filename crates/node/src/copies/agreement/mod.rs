@@ -72,7 +72,7 @@ impl Agreed {
 
 /// What a member says about a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct MemberReport {
     agreed: Agreed,
     /// It has learned this from other members since it became one.
     known: bool,
@@ -80,7 +80,7 @@ pub struct Told {
     stored: bool,
 }
 
-impl Told {
+impl MemberReport {
     /// Whether the member has learned this from other members since it became one.
     pub fn is_known(&self) -> bool {
         self.known

@@ -279,7 +279,10 @@ impl World {
                 match question {
                     Question::Tell(epoch) => {
                         let told = self.nodes[at].member.tell(&self.here(at), epoch);
-                        self.reply(from, told.map_or(Reply::Nothing, |told| Reply::Told(Box::new(told))));
+                        self.reply(
+                            from,
+                            told.map_or(Reply::Nothing, |told| Reply::MemberReport(Box::new(told))),
+                        );
                     }
                     Question::Take(offer) => {
                         self.nodes[at].offers.push_back((from, *offer));

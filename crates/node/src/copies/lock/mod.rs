@@ -95,7 +95,7 @@ pub struct Locks {
     /// The copy has left: no range is given or taken any more.
     left: bool,
     /// By the node that has it, and its number there. All are of this epoch (L8).
-    given: BTreeMap<(NodeId, u64), Given>,
+    given: BTreeMap<(NodeId, u64), PeerRange>,
     /// By number, which is also the number of the claim on this node.
     own: BTreeMap<u64, Own>,
     /// The last number of a claim.
@@ -105,7 +105,7 @@ pub struct Locks {
 
 /// A range that a command of another node has here, or waits for.
 #[derive(Debug)]
-struct Given {
+struct PeerRange {
     claim: u64,
     range: Range<u64>,
     stage: Stage,
@@ -391,7 +391,7 @@ impl Locks {
             return self.refuse(to.0, to.1);
         }
         let claim = self.next_claim();
-        let given = Given { claim, range: range.clone(), stage: Stage::Queued };
+        let given = PeerRange { claim, range: range.clone(), stage: Stage::Queued };
         if let Some(former) = self.given.insert(to, given) {
             self.works.push_back(Work::Leave(former.claim));
         }

@@ -182,6 +182,7 @@ fn sources_are_added_up_and_override_observers() {
 
 #[test]
 fn old_reports_of_a_node_do_not_count() {
-    let heard = Heard { at: at(0), reports: vec![report(&Progress::new(at(0), Local::default()), 0)] };
+    let heard =
+        ReceivedReports { at: at(0), reports: vec![report(&Progress::new(at(0), Local::default()), 0)] };
     assert_eq!((heard.fresh(at(3000)).len(), heard.fresh(at(3001)).len()), (1, 0));
 }

@@ -41,7 +41,7 @@ pub(super) enum Release {
 }
 
 /// What a read waits for.
-pub(super) enum Asked {
+pub(super) enum ReadConfirmation {
     /// Nothing: this machine's clocks run.
     Nothing,
     /// There is no other member to ask, but the epoch must still be this one at the end of the read.
@@ -52,14 +52,14 @@ pub(super) enum Asked {
 
 impl SliceCopy {
     /// Begins the confirmation of a read.
-    pub(super) fn ask_confirmation(self: &Rc<Self>) -> Asked {
+    pub(super) fn ask_confirmation(self: &Rc<Self>) -> ReadConfirmation {
         let copies = Copies::current();
         if !copies.read_confirm() {
-            return Asked::Nothing;
+            return ReadConfirmation::Nothing;
         }
         let confirmation = self.replica.borrow_mut().ask_confirmation();
         if !self.replica.borrow().has_other_members() {
-            return Asked::Epoch(confirmation);
+            return ReadConfirmation::Epoch(confirmation);
         }
         self.wake();
         let (release, released) = oneshot();
@@ -69,7 +69,7 @@ impl SliceCopy {
             // The question is sent with those of all reads that come in this turn.
             copies.will_send(Rc::clone(self));
         }
-        Asked::Members(released)
+        ReadConfirmation::Members(released)
     }
 
     /// Waits for the confirmation of a read.
@@ -79,11 +79,13 @@ impl SliceCopy {
     /// # Errors
     /// [`SliceError::Unavailable`]: the confirmation did not come within [`HOLD_MAX`], or this copy does not
     /// serve.
-    pub(super) async fn is_confirmed(&self, asked: Asked) -> Result<bool, SliceError> {
+    pub(super) async fn is_confirmed(&self, asked: ReadConfirmation) -> Result<bool, SliceError> {
         let released = match asked {
-            Asked::Nothing => return Ok(true),
-            Asked::Epoch(of) => return Ok(self.replica.borrow().confirmation(of) == Confirmed::Yes),
-            Asked::Members(released) => released,
+            ReadConfirmation::Nothing => return Ok(true),
+            ReadConfirmation::Epoch(of) => {
+                return Ok(self.replica.borrow().confirmation(of) == Confirmed::Yes);
+            }
+            ReadConfirmation::Members(released) => released,
         };
         match released.await {
             Ok(Release::Confirmed) => Ok(true),

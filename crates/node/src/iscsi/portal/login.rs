@@ -12,14 +12,14 @@ use proto::scsi::{InitiatorPort, ItNexus, NexusId, RelativePort};
 use rt::{DetachedStream, Stream};
 
 use super::registry::SessionName;
-use super::room::Shown;
+use super::room::LoginProgress;
 use crate::attach::access::{Barred, ChapSecret, Claim, Denied};
 use crate::control::Control;
 use crate::events::code::{
     CONNECTION_ADDED, CONNECTION_REPLACED, INITIATOR_DENIED, JOIN_REFUSED, SESSION_OPENED,
 };
 use crate::events::{Event, tell};
-use crate::iscsi::session::{Birth, NoSeat, Peer, Seat, Session};
+use crate::iscsi::session::{ConnectionSlot, NoConnectionSlot, Peer, Session, SessionParameters};
 use crate::shard::Shard;
 
 /// How long a session that a login replaces may take to end. Its commands may be at a disk; after this time
@@ -29,7 +29,7 @@ const REINSTATEMENT_DEADLINE: Duration = Duration::from_secs(10);
 /// Runs a connection's login and passes the connection to its session.
 ///
 /// Calls `show` with what the connection has shown of itself.
-pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr, show: impl Fn(Shown)) {
+pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr, show: impl Fn(LoginProgress)) {
     let stream = stream.attach();
     let deadline = Shard::current().config().login_deadline;
     match rt::timeout(deadline, negotiate(&stream, peer, show)).await {
@@ -64,13 +64,13 @@ enum Admitted {
     /// It creates a session, on that core; its place is in the registry.
     New(New),
     /// It adds a connection to a session, or replaces one.
-    Joins(Seat, SessionName),
+    Joins(ConnectionSlot, SessionName),
 }
 
 /// A session that a login creates.
 struct New {
     core: rt::CoreId,
-    birth: Birth,
+    parameters: SessionParameters,
     place: Place,
     /// It has ended an earlier session of the same names.
     reinstates: bool,
@@ -79,7 +79,7 @@ struct New {
 async fn negotiate(
     stream: &Stream,
     peer: SocketAddr,
-    show: impl Fn(Shown),
+    show: impl Fn(LoginProgress),
 ) -> Option<(Admitted, LoginOutcome)> {
     let mut login = Login::new(rt::now() + Shard::current().config().login_deadline);
     let mut batch = SendBatch::new();
@@ -94,7 +94,7 @@ async fn negotiate(
                     // A discovery login cannot match a host group yet.
                     let is_host =
                         asked.target.is_some() && matches!(authorization, Authorization::Allow { .. });
-                    show(if is_host { Shown::Host } else { Shown::Request });
+                    show(if is_host { LoginProgress::Host } else { LoginProgress::Request });
                     login.authorize(authorization);
                     request = Some(asked);
                 }
@@ -150,8 +150,8 @@ async fn negotiate(
 impl Admitted {
     fn tsih(&self) -> u16 {
         match self {
-            Admitted::New(new) => new.birth.tsih,
-            Admitted::Joins(seat, _) => seat.tsih(),
+            Admitted::New(new) => new.parameters.tsih,
+            Admitted::Joins(slot, _) => slot.tsih(),
         }
     }
 }
@@ -251,11 +251,11 @@ async fn admit(
         address: peer,
         claim,
     };
-    let (birth, place) = (Birth { tsih, nexus, peer, again }, Place { tsih, nexus });
-    Ok(Admitted::New(New { core, birth, place, reinstates }))
+    let (parameters, place) = (SessionParameters { tsih, nexus, peer, again }, Place { tsih, nexus });
+    Ok(Admitted::New(New { core, parameters, place, reinstates }))
 }
 
-/// Reserves a seat in the session with the login's TSIH, for a further connection or to replace one with its
+/// Reserves a slot in the session with the login's TSIH, for a further connection or to replace one with its
 /// number.
 async fn join(
     request: &LoginRequest,
@@ -271,15 +271,15 @@ async fn join(
         return Err(LoginStatus::SessionDoesNotExist);
     };
     let nexus = place.nexus;
-    let seat = rt::call(place.core, move || async move {
+    let slot = rt::call(place.core, move || async move {
         let session = Shard::current().session(tsih).filter(|session| session.nexus() == nexus);
-        let gone = NoSeat::Status(LoginStatus::SessionDoesNotExist);
+        let gone = NoConnectionSlot::Status(LoginStatus::SessionDoesNotExist);
         session.ok_or(gone)?.join(cid, &claim).await
     });
-    match seat.await {
-        Ok(seat) => Ok(Admitted::Joins(seat, name)),
-        Err(NoSeat::Status(status)) => Err(status),
-        Err(NoSeat::Barred(barred)) => Err(refuse(&name, peer, barred)),
+    match slot.await {
+        Ok(slot) => Ok(Admitted::Joins(slot, name)),
+        Err(NoConnectionSlot::Status(status)) => Err(status),
+        Err(NoConnectionSlot::Barred(barred)) => Err(refuse(&name, peer, barred)),
     }
 }
 
@@ -366,20 +366,20 @@ fn tell_refused(name: &SessionName, peer: SocketAddr, refused: Refused) {
 async fn hand_over(stream: Stream, peer: SocketAddr, admitted: Admitted, outcome: LoginOutcome) {
     let stream = stream.detach().await;
     match admitted {
-        Admitted::New(New { core, birth, place, reinstates }) => {
+        Admitted::New(New { core, parameters, place, reinstates }) => {
             if !place.begin() {
-                return tracing::info!(tsih = birth.tsih, "this login was superseded by another one");
+                return tracing::info!(tsih = parameters.tsih, "this login was superseded by another one");
             }
             tracing::info!(
-                tsih = birth.tsih,
-                initiator = %birth.peer.name.initiator,
-                target = birth.peer.target,
-                address = %birth.peer.address,
+                tsih = parameters.tsih,
+                initiator = %parameters.peer.name.initiator,
+                target = parameters.peer.target,
+                address = %parameters.peer.address,
                 %core,
                 "session started"
             );
-            if let Some(target) = &birth.peer.target {
-                let (initiator, address) = (&birth.peer.name.initiator.name, birth.peer.address);
+            if let Some(target) = &parameters.peer.target {
+                let (initiator, address) = (&parameters.peer.name.initiator.name, parameters.peer.address);
                 let event = |text| Event::new(SESSION_OPENED, &**initiator, text);
                 tell(match reinstates {
                     false => event(format!("{initiator} logged in to {target} from {address}")),
@@ -389,18 +389,20 @@ async fn hand_over(stream: Stream, peer: SocketAddr, admitted: Admitted, outcome
                     .because("reinstated"),
                 });
             }
-            rt::send(core, move || Session::begin(birth).add_leading_connection(stream.attach(), outcome));
+            rt::send(core, move || {
+                Session::begin(parameters).add_leading_connection(stream.attach(), outcome)
+            });
         }
-        Admitted::Joins(seat, name) => {
+        Admitted::Joins(slot, name) => {
             let SessionName { initiator, target, .. } = name;
             let (target, cid) = (target.unwrap_or_default(), outcome.request.cid);
-            let (code, did) = match seat.replaces() {
+            let (code, did) = match slot.replaces() {
                 true => (CONNECTION_REPLACED, "replaced"),
                 false => (CONNECTION_ADDED, "added"),
             };
             let text = format!("{initiator} at {peer} {did} connection {cid} of its session with {target}");
             tell(Event::new(code, &*initiator, text));
-            seat.take(stream, outcome);
+            slot.take(stream, outcome);
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Place(u64);
 
 /// What a connection has shown. Those that have shown least are closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Shown {
+pub(super) enum LoginProgress {
     /// It has sent no readable login request.
     Nothing,
     /// It has sent a login request.
@@ -47,21 +47,21 @@ impl User {
 /// The connections of one user.
 #[derive(Debug, Default)]
 struct Places {
-    all: BTreeSet<(Shown, Place)>,
+    all: BTreeSet<(LoginProgress, Place)>,
     /// How many of them no host group has admitted.
-    strangers: usize,
+    unadmitted: usize,
 }
 
 /// The order in which users lose connections: by the number of connections that no host group has admitted,
 /// by the number of all, then by the connection that the user would lose.
-type Weight = (usize, usize, Reverse<Option<(Shown, Place)>>, User);
+type Weight = (usize, usize, Reverse<Option<(LoginProgress, Place)>>, User);
 
 /// The places of all connections in login.
 #[derive(Debug)]
 pub(super) struct Room {
     max: usize,
     next: u64,
-    places: BTreeMap<Place, (User, Shown)>,
+    places: BTreeMap<Place, (User, LoginProgress)>,
     users: BTreeMap<User, Places>,
     /// The last entry is the user that loses a connection first.
     by_weight: BTreeSet<Weight>,
@@ -96,13 +96,13 @@ impl Room {
         }
         let place = Place(self.next);
         self.next += 1;
-        self.places.insert(place, (user, Shown::Nothing));
-        self.change(user, |places| places.add(Shown::Nothing, place));
+        self.places.insert(place, (user, LoginProgress::Nothing));
+        self.change(user, |places| places.add(LoginProgress::Nothing, place));
         (place, gone)
     }
 
     /// Notes that a connection has shown more.
-    pub(super) fn note(&mut self, place: Place, shown: Shown) {
+    pub(super) fn note(&mut self, place: Place, shown: LoginProgress) {
         let Some((user, before)) = self.places.get_mut(&place) else { return };
         let (user, before) = (*user, std::mem::replace(before, shown));
         self.change(user, |places| {
@@ -132,17 +132,17 @@ impl Room {
 
 impl Places {
     fn weight(&self, user: User) -> Weight {
-        (self.strangers, self.all.len(), Reverse(self.all.first().copied()), user)
+        (self.unadmitted, self.all.len(), Reverse(self.all.first().copied()), user)
     }
 
-    fn add(&mut self, shown: Shown, place: Place) {
+    fn add(&mut self, shown: LoginProgress, place: Place) {
         self.all.insert((shown, place));
-        self.strangers += usize::from(shown < Shown::Host);
+        self.unadmitted += usize::from(shown < LoginProgress::Host);
     }
 
-    fn remove(&mut self, shown: Shown, place: Place) {
+    fn remove(&mut self, shown: LoginProgress, place: Place) {
         self.all.remove(&(shown, place));
-        self.strangers -= usize::from(shown < Shown::Host);
+        self.unadmitted -= usize::from(shown < LoginProgress::Host);
     }
 }
 
@@ -170,10 +170,10 @@ mod tests {
     fn the_client_with_most_connections_makes_room_and_hosts_stay() {
         let mut room = Room::new(8);
         let host: Vec<Place> = (0..3).map(|_| room.enter(address(1)).0).collect();
-        host.iter().for_each(|place| room.note(*place, Shown::Host));
+        host.iter().for_each(|place| room.note(*place, LoginProgress::Host));
         let single = room.enter(address(2)).0;
         let many: Vec<Place> = (0..4).map(|_| room.enter(address(3)).0).collect();
-        room.note(many[0], Shown::Request);
+        room.note(many[0], LoginProgress::Request);
         // First the silent ones, the oldest first; among users with equally many, too.
         let gone: Vec<_> = (10..14).map(|last| room.enter(address(last)).1).collect();
         assert_eq!(gone, [Some(many[1]), Some(many[2]), Some(many[3]), Some(single)]);
@@ -203,19 +203,22 @@ mod tests {
                 let place = Place(room.next.saturating_sub(1 + rng.below(2 * max as u64)));
                 match rng.below(4) {
                     0 => room.leave(place),
-                    1 => {
-                        room.note(place, [Shown::Nothing, Shown::Request, Shown::Host][rng.below(3) as usize])
-                    }
+                    1 => room.note(
+                        place,
+                        [LoginProgress::Nothing, LoginProgress::Request, LoginProgress::Host]
+                            [rng.below(3) as usize],
+                    ),
                     _ => {
-                        let most = room.users.values().map(|places| places.strangers).max().unwrap_or(0);
+                        let most = room.users.values().map(|places| places.unadmitted).max().unwrap_or(0);
                         let came = address(rng.below(12) as u8);
                         let before = room.places.clone();
                         let (_, gone) = room.enter(came);
                         if let Some((user, shown)) = gone.and_then(|gone| before.get(&gone)) {
                             let of_user = before.values().filter(|(of, _)| of == user);
-                            let strangers = of_user.filter(|(_, shown)| *shown < Shown::Host).count();
-                            assert!(*user == User::of(came) || strangers == most);
-                            assert!(*shown < Shown::Host || strangers == 0);
+                            let unadmitted =
+                                of_user.filter(|(_, shown)| *shown < LoginProgress::Host).count();
+                            assert!(*user == User::of(came) || unadmitted == most);
+                            assert!(*shown < LoginProgress::Host || unadmitted == 0);
                         }
                     }
                 }

@@ -18,7 +18,7 @@ const QUIET_DEADLINE: Duration = Duration::from_secs(10);
 /// A place in a session, reserved for a connection at the end of its login.
 ///
 /// It is released if it is not taken: the login may fail, or its deadline pass.
-pub struct Seat {
+pub struct ConnectionSlot {
     core: CoreId,
     tsih: u16,
     id: ConnectionId,
@@ -26,18 +26,18 @@ pub struct Seat {
     replaces: bool,
 }
 
-/// Why a connection got no seat.
+/// Why a connection got no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoSeat {
+pub enum NoConnectionSlot {
     /// The login may not act for the session.
     Barred(Barred),
     /// The session accepts no connection, or not now.
     Status(LoginStatus),
 }
 
-impl Seat {
-    fn new(session: &Session, id: ConnectionId, replaces: bool) -> Seat {
-        Seat { core: rt::core(), tsih: session.tsih(), id, taken: false, replaces }
+impl ConnectionSlot {
+    fn new(session: &Session, id: ConnectionId, replaces: bool) -> ConnectionSlot {
+        ConnectionSlot { core: rt::core(), tsih: session.tsih(), id, taken: false, replaces }
     }
 
     /// Whether the connection replaces one with the same number.
@@ -64,7 +64,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if self.taken {
             return;
@@ -94,17 +94,21 @@ impl Session {
     /// # Errors
     /// The login may not act for this session, the session has as many connections as the first login
     /// negotiated, it has just ended, or commands of the former connection do not end in time.
-    pub async fn join(self: Rc<Session>, cid: u16, claim: &Claim) -> Result<Seat, NoSeat> {
-        self.admits(claim).map_err(NoSeat::Barred)?;
+    pub async fn join(
+        self: Rc<Session>,
+        cid: u16,
+        claim: &Claim,
+    ) -> Result<ConnectionSlot, NoConnectionSlot> {
+        self.admits(claim).map_err(NoConnectionSlot::Barred)?;
         let replaces = self.connections.borrow().keys().any(|id| id.cid == cid);
-        let id = self.brain.borrow_mut().expect_connection(cid).map_err(NoSeat::Status)?;
-        let seat = Seat::new(&self, id, replaces);
+        let id = self.brain.borrow_mut().expect_connection(cid).map_err(NoConnectionSlot::Status)?;
+        let slot = ConnectionSlot::new(&self, id, replaces);
         self.pump();
         match rt::timeout(QUIET_DEADLINE, self.quiet(Some(cid))).await {
-            Ok(()) => Ok(seat),
+            Ok(()) => Ok(slot),
             Err(_) => {
                 tracing::error!(tsih = self.tsih(), cid, "timed out draining commands of a lost connection");
-                Err(NoSeat::Status(LoginStatus::ServiceUnavailable))
+                Err(NoConnectionSlot::Status(LoginStatus::ServiceUnavailable))
             }
         }
     }

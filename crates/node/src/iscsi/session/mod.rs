@@ -33,7 +33,7 @@ use rt::sync::Notify;
 use self::budget::Budget;
 pub use self::caller::{Aborted, Caller};
 use self::connection::Connection;
-pub use self::join::{NoSeat, Seat};
+pub use self::join::{ConnectionSlot, NoConnectionSlot};
 pub use self::view::View;
 use crate::attach::access::{Barred, Claim, HostName, Target};
 use crate::attach::port_numbers::NodeNumber;
@@ -65,7 +65,7 @@ pub struct Peer {
 
 /// The parameters of a new session.
 #[derive(Clone, Debug)]
-pub struct Birth {
+pub struct SessionParameters {
     /// Its number in the node.
     pub tsih: u16,
     /// Its number for units.
@@ -91,7 +91,7 @@ struct Running {
 
 /// One session on its core.
 pub struct Session {
-    birth: Birth,
+    parameters: SessionParameters,
     /// The present number of its target port.
     port: Cell<RelativePort>,
     brain: RefCell<iscsi::Session>,
@@ -122,28 +122,28 @@ pub struct Session {
 
 impl Session {
     /// Creates a session on this core, and starts its timer.
-    pub fn begin(birth: Birth) -> Rc<Session> {
+    pub fn begin(parameters: SessionParameters) -> Rc<Session> {
         let shard = Shard::current();
         let config = shard.config();
         let brain = iscsi::Session::new(
             iscsi::SessionConfig {
-                tsih: birth.tsih,
+                tsih: parameters.tsih,
                 commands_max: config.commands_max,
                 data_bytes_max: DATA_BYTES_MIN,
                 nop_interval: config.nop_interval,
                 drain_time: config.drain_deadline,
             },
-            birth.peer.target.is_none(),
+            parameters.peer.target.is_none(),
         );
-        let view = View::empty(birth.peer.name.clone());
-        let port = birth.peer.name.port;
+        let view = View::empty(parameters.peer.name.clone());
+        let port = parameters.peer.name.port;
         // The node may have got another number during the login. A discovery session has no port.
-        let port = if birth.peer.target.is_some() { shard.number().same_port(port) } else { port };
+        let port = if parameters.peer.target.is_some() { shard.number().same_port(port) } else { port };
         let session = Rc::new(Session {
             view: RefCell::new(Rc::new(view)),
             entered: RefCell::default(),
             budget: Budget::new(DATA_BYTES_MIN),
-            birth,
+            parameters,
             port: Cell::new(port),
             brain: RefCell::new(brain),
             connections: RefCell::default(),
@@ -164,17 +164,17 @@ impl Session {
 
     /// Its number in the node.
     pub fn tsih(&self) -> u16 {
-        self.birth.tsih
+        self.parameters.tsih
     }
 
     /// Its number for units.
     pub fn nexus(&self) -> NexusId {
-        self.birth.nexus
+        self.parameters.nexus
     }
 
     /// The names of both ports.
     pub fn name(&self) -> ItNexus {
-        ItNexus { port: self.port.get(), ..self.birth.peer.name.clone() }
+        ItNexus { port: self.port.get(), ..self.parameters.peer.name.clone() }
     }
 
     /// Gives its target port the number that it has on the node of this number.
@@ -188,7 +188,7 @@ impl Session {
 
     /// The name of its target; `None` for discovery.
     pub fn target(&self) -> Option<&str> {
-        self.birth.peer.target.as_deref()
+        self.parameters.peer.target.as_deref()
     }
 
     /// Whether a login with the names of this session and this claim may act for it: join it, or replace one
@@ -204,11 +204,11 @@ impl Session {
     pub fn status(&self) -> SessionStatus {
         let counters = self.brain.borrow().counters();
         SessionStatus {
-            tsih: self.birth.tsih,
-            initiator: self.birth.peer.name.initiator.name.to_string(),
-            alias: self.birth.peer.alias.clone(),
-            isid: self.birth.peer.name.initiator.isid,
-            target: self.birth.peer.target.clone(),
+            tsih: self.parameters.tsih,
+            initiator: self.parameters.peer.name.initiator.name.to_string(),
+            alias: self.parameters.peer.alias.clone(),
+            isid: self.parameters.peer.name.initiator.isid,
+            target: self.parameters.peer.target.clone(),
             core: rt::core(),
             addresses: self
                 .connections
@@ -269,7 +269,7 @@ impl Session {
         }
         let shard = Shard::current();
         let access = shard.access();
-        let (initiator, claim) = (&self.birth.peer.name.initiator.name, &self.birth.peer.claim);
+        let (initiator, claim) = (&self.parameters.peer.name.initiator.name, &self.parameters.peer.claim);
         let address = claim.address;
         let mut addresses: Vec<IpAddr> =
             self.connections.borrow().values().map(|connection| connection.peer_address().ip()).collect();
@@ -291,7 +291,7 @@ impl Session {
         let new = Rc::new(self.empty_view().of(luns, &shard));
         let is_other_list = old.inventory() != new.inventory();
         let seen = |view: &View, unit: &Rc<Unit>| view.luns().values().any(|other| Rc::ptr_eq(other, unit));
-        let nexus = self.birth.nexus;
+        let nexus = self.parameters.nexus;
         for unit in old.luns().values().filter(|unit| !seen(&new, unit)) {
             let unit = Rc::clone(unit);
             rt::spawn(async move { unit.detach(nexus).await }).detach();
@@ -300,10 +300,13 @@ impl Session {
             if !seen(&old, unit) {
                 // Unflushed writes to a volume whose pool was reopened may be lost, as after a power cut.
                 // Report that, and not only that the session is new.
-                let again = self.birth.again && !old.inventory().values().any(|volume| *volume == unit.id());
-                unit.attach(self.birth.nexus, self.name(), again);
+                let again =
+                    self.parameters.again && !old.inventory().values().any(|volume| *volume == unit.id());
+                unit.attach(self.parameters.nexus, self.name(), again);
             } else if is_other_list {
-                unit.brain().borrow_mut().attention(self.birth.nexus, UnitAttention::ReportedLunsChanged);
+                unit.brain()
+                    .borrow_mut()
+                    .attention(self.parameters.nexus, UnitAttention::ReportedLunsChanged);
             }
         }
         self.view.replace(new);
@@ -364,7 +367,7 @@ impl Session {
                 Event::Close { id, reason } => {
                     self.closed_by.set(Some(reason));
                     self.stop(|running| running.cid == id.cid);
-                    tracing::debug!(tsih = self.birth.tsih, cid = id.cid, ?reason, "connection closes");
+                    tracing::debug!(tsih = self.parameters.tsih, cid = id.cid, ?reason, "connection closes");
                     let connection = self.connections.borrow().get(&id).cloned();
                     match connection {
                         Some(connection) if reason == CloseReason::Reinstated => connection.cut(),
@@ -373,7 +376,7 @@ impl Session {
                         None => self.brain.borrow_mut().remove_connection(id),
                     }
                 }
-                Event::End => self.bury(),
+                Event::End => self.remove_after_last_command(),
             }
         }
         self.count_answers();
@@ -394,7 +397,7 @@ impl Session {
         let view = self.view();
         let Some(unit) = view.unit(lun).cloned() else {
             let outcome = match absent(&cdb) {
-                Step::ReportLuns(report) => view.report(self.birth.nexus, &report),
+                Step::ReportLuns(report) => view.report(self.parameters.nexus, &report),
                 // So that the initiator tries again and does not consider the unit gone.
                 _ if view.is_away(lun) => Outcome::status(Status::Busy),
                 Step::Done(outcome) => outcome,
@@ -404,7 +407,7 @@ impl Session {
             return;
         };
         let is_copy = cdb.0[0] == EXTENDED_COPY;
-        let request = Request { nexus: self.birth.nexus, cdb, data_out };
+        let request = Request { nexus: self.parameters.nexus, cdb, data_out };
         let on = Rc::clone(&unit);
         let caller = Caller::new(Rc::clone(self), id, cid);
         let mut execution = Box::pin(async move { unit.execute(&caller, request).await });
@@ -436,7 +439,7 @@ impl Session {
 
     fn visible_targets(&self, one: Option<&str>) -> Vec<TargetRecord> {
         let shard = Shard::current();
-        let peer = &self.birth.peer;
+        let peer = &self.parameters.peer;
         // A host that asks at a floating address must use that address alone, on whichever node it is: other
         // portals do not move with it. A host that asks at another portal gets those of all nodes; with a
         // floating one it would reach one of them twice.
@@ -474,7 +477,7 @@ impl Session {
     }
 
     /// Removes the session, which is over, when the last of its commands has returned from its volume.
-    fn bury(self: &Rc<Session>) {
+    fn remove_after_last_command(self: &Rc<Session>) {
         if self.ended.replace(true) {
             return;
         }
@@ -488,18 +491,18 @@ impl Session {
             // session, so that one begins (see `portal`) when the last command of this one has ended.
             session.quiet(None).await;
             for unit in units {
-                unit.detach(session.birth.nexus).await;
+                unit.detach(session.parameters.nexus).await;
             }
             // Only now may a login of the same names begin: otherwise what the new session acquires could be
             // dropped as the old one's.
-            Shard::current().remove_session(session.birth.tsih);
-            portal::session_ended(session.birth.tsih, session.closed_by.get());
+            Shard::current().remove_session(session.parameters.tsih);
+            portal::session_ended(session.parameters.tsih, session.closed_by.get());
         })
         .detach();
         tracing::info!(
-            tsih = self.birth.tsih,
-            initiator = %self.birth.peer.name.initiator,
-            target = self.birth.peer.target,
+            tsih = self.parameters.tsih,
+            initiator = %self.parameters.peer.name.initiator,
+            target = self.parameters.peer.target,
             "session ended"
         );
     }

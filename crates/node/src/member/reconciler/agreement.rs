@@ -16,8 +16,8 @@ use crate::attach::unit::{Unit, install_on_all_cores, until_orphans_ended, until
 use crate::canary::{Canary, makes};
 use crate::control::Control;
 use crate::copies::agreement::{
-    Agreed, Decider, Here, Member, Members, News, Next, Offer, Query, Question, Reply, Stored, Told, Version,
-    Work,
+    Agreed, Decider, Here, Member, MemberReport, Members, News, Next, Offer, Query, Question, Reply, Stored,
+    Version, Work,
 };
 use crate::copies::ask::{Answer, Ask};
 use crate::copies::core::Copies;
@@ -141,7 +141,7 @@ impl Reconciler {
         let (ask, deadline) = match question {
             Question::Tell(epoch) if is_here => {
                 let told = self.tell(id, epoch).map(Box::new);
-                return (number, told.map_or(Reply::Nothing, Reply::Told));
+                return (number, told.map_or(Reply::Nothing, Reply::MemberReport));
             }
             Question::Take(offer) if is_here => return (number, Reply::Taken(self.take(id, *offer).await)),
             Question::Tell(epoch) => (Ask::TellUnit { id: id.to_string(), epoch: epoch.0 }, TELL_MAX),
@@ -153,7 +153,7 @@ impl Reconciler {
         };
         let same = || self.members_of(id).is_some_and(|members| members.epoch == epoch);
         let reply = match self.ask_while(to, ask, deadline, same).await {
-            Ok(Answer::Unit(Some(told))) => Reply::Told(told),
+            Ok(Answer::Unit(Some(told))) => Reply::MemberReport(told),
             Ok(Answer::Taken(taken)) => Reply::Taken(taken),
             _ => Reply::Nothing,
         };
@@ -161,7 +161,7 @@ impl Reconciler {
     }
 
     /// What this node knows of the unit, if it is a member in this epoch.
-    pub fn tell(&self, id: VolumeId, epoch: Epoch) -> Option<Told> {
+    pub fn tell(&self, id: VolumeId, epoch: Epoch) -> Option<MemberReport> {
         let here = self.here(id);
         let volumes = self.volumes.borrow();
         volumes.get(&id)?.agreement.member.borrow().tell(&here, epoch)
@@ -312,7 +312,7 @@ impl Reconciler {
         };
         let Some(to) = to.filter(|node| members.nodes.contains(node)) else { return false };
         let query = Query { number: 0, to, question: Question::Tell(members.epoch) };
-        matches!(self.reply_to(id, query).await, (_, Reply::Told(told)) if told.is_known())
+        matches!(self.reply_to(id, query).await, (_, Reply::MemberReport(told)) if told.is_known())
     }
 
     /// What this node is at the moment, for a member.

@@ -40,7 +40,7 @@ const EARLY: Duration = Duration::from_secs(5);
 const ETCD: &str = "etcd";
 
 /// What was reported about nodes and resyncs.
-pub(super) struct Told {
+pub(super) struct ReportedState {
     /// When this node began to look.
     began: Instant,
     /// Other nodes that were heard at the last look.
@@ -53,10 +53,10 @@ pub(super) struct Told {
     record_lost: bool,
 }
 
-impl Told {
+impl ReportedState {
     /// Nothing reported yet.
-    pub(super) fn new(now: Instant) -> Told {
-        Told {
+    pub(super) fn new(now: Instant) -> ReportedState {
+        ReportedState {
             began: now,
             heard: BTreeSet::new(),
             died: BTreeSet::new(),
@@ -221,7 +221,7 @@ impl Reconciler {
     }
 
     fn tell_volume(&self, pair: (Option<VolumeEntry>, Option<VolumeEntry>), tell: Teller<'_>) {
-        self.outside.borrow_mut().note(rt::now(), pair.0.as_ref(), pair.1.as_ref());
+        self.out_of_sync_since.borrow_mut().note(rt::now(), pair.0.as_ref(), pair.1.as_ref());
         if let (Some(before), now) = &pair {
             note_ended_work(before, now.as_ref());
         }

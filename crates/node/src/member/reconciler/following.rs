@@ -12,7 +12,7 @@ use store::VolumeId;
 
 use super::agreement::Agreement;
 use super::rest::LOOK_EVERY;
-use super::suspect::Doubt;
+use super::suspect::Suspicion;
 use super::unreadable::{Legible, Reading};
 use super::{Kept, Reconciler};
 use crate::control::{Control, show_capacity};
@@ -162,7 +162,7 @@ impl Reconciler {
             proposing: false,
             leaving: None,
             agreement: Agreement::new(slot),
-            doubt: Doubt::default(),
+            suspicion: Suspicion::default(),
             led: None,
             held: false,
             legible,

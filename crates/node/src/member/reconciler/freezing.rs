@@ -16,7 +16,7 @@ const FROZEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The changes of the record that callers of [`Reconciler::commit`] wait for.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct PendingCommits {
     under_way: Cell<usize>,
     frozen: Cell<bool>,
     /// Notified when one has ended.
@@ -24,23 +24,23 @@ pub(super) struct Asked {
 }
 
 /// One of them. It has ended when this is dropped.
-pub(super) struct Asking<'a>(&'a Asked);
+pub(super) struct PendingCommit<'a>(&'a PendingCommits);
 
-impl Asked {
+impl PendingCommits {
     /// Notes that a change begins.
     ///
     /// # Errors
     /// [`ClusterError::Moving`].
-    pub(super) fn begin(&self) -> Result<Asking<'_>, ClusterError> {
+    pub(super) fn begin(&self) -> Result<PendingCommit<'_>, ClusterError> {
         if self.frozen.get() {
             return Err(ClusterError::Moving);
         }
         self.under_way.set(self.under_way.get() + 1);
-        Ok(Asking(self))
+        Ok(PendingCommit(self))
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingCommit<'_> {
     fn drop(&mut self) {
         self.0.under_way.set(self.0.under_way.get() - 1);
         self.0.ended.notify();
@@ -54,7 +54,7 @@ pub struct Frozen(Rc<Reconciler>);
 impl Drop for Frozen {
     fn drop(&mut self) {
         let has_ended = self.0.engine.borrow().is_none();
-        self.0.asked.frozen.set(has_ended);
+        self.0.pending_commits.frozen.set(has_ended);
     }
 }
 
@@ -65,9 +65,9 @@ impl Reconciler {
     /// # Errors
     /// [`ClusterError::Record`]: one of them has not ended in time. Changes may begin again.
     pub async fn freeze(self: &Rc<Self>) -> Result<Frozen, ClusterError> {
-        self.asked.frozen.set(true);
+        self.pending_commits.frozen.set(true);
         let frozen = Frozen(Rc::clone(self));
-        let ended = self.asked.ended.until(|| self.asked.under_way.get() == 0);
+        let ended = self.pending_commits.ended.until(|| self.pending_commits.under_way.get() == 0);
         match rt::timeout(FROZEN_WITHIN, ended).await {
             Ok(()) => Ok(frozen),
             Err(rt::Elapsed) => Err(cluster::Error::NoQuorum.into()),

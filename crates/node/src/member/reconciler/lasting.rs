@@ -12,16 +12,16 @@ use crate::copies::progress::Lasting;
 /// Since when copies are not in sync, by the volume's number and the slot.
 ///
 /// It has the copies that this node has seen fall out of sync: at most as many as the record has copies.
-pub(super) struct Outside {
+pub(super) struct OutOfSyncSince {
     /// When this node began to look.
     began: Instant,
     since: BTreeMap<(u32, u8), Instant>,
 }
 
-impl Outside {
+impl OutOfSyncSince {
     /// Nothing yet.
-    pub(super) fn new(now: Instant) -> Outside {
-        Outside { began: now, since: BTreeMap::new() }
+    pub(super) fn new(now: Instant) -> OutOfSyncSince {
+        OutOfSyncSince { began: now, since: BTreeMap::new() }
     }
 
     /// Notes a change of a volume's entry in the record.
@@ -68,7 +68,7 @@ impl Reconciler {
             return None;
         }
         let heard = self.peers.borrow().get(&node).and_then(|peer| peer.heard);
-        Some(self.outside.borrow().lasting(now, heard))
+        Some(self.out_of_sync_since.borrow().lasting(now, heard))
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
         let whole = VolumeEntry::with_copies(&[(1, InSync), (2, InSync)]);
         let out = VolumeEntry::with_copies(&[(1, InSync), (2, Out)]);
         let joins = VolumeEntry::with_copies(&[(1, InSync), (2, Joining)]);
-        let mut outside = Outside::new(at(100));
+        let mut outside = OutOfSyncSince::new(at(100));
         assert_eq!(outside.lasts(at(105), 7, 1), lasting(5, true), "it was so before");
         outside.note(at(110), Some(&whole), Some(&out));
         outside.note(at(120), Some(&out), Some(&joins));

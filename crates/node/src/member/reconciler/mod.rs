@@ -60,14 +60,14 @@ pub use self::engine::Engine;
 pub use self::error::ClusterError;
 pub use self::fork::{ForkShown, ForkState};
 use self::fork::{Forks, Word};
-use self::freezing::Asked;
 pub use self::freezing::Frozen;
-use self::lasting::Outside;
+use self::freezing::PendingCommits;
+use self::lasting::OutOfSyncSince;
 use self::listing::Searched;
 pub use self::membership::Expelled;
 use self::rest::Rest;
 use self::stalling::Stalls;
-use self::suspect::Doubt;
+use self::suspect::Suspicion;
 pub use self::syncs::Counted;
 use self::syncs::Syncs;
 use self::unreadable::{Legible, Unreadable, legible};
@@ -120,10 +120,10 @@ pub struct Reconciler {
     /// again, so a late answer reaches no other question.
     questions: RefCell<BTreeMap<u64, (NodeId, Sender<Answered>)>>,
     last_question: Cell<u64>,
-    asked: Asked,
+    pending_commits: PendingCommits,
     syncs: RefCell<Syncs>,
-    told: RefCell<emit_events::Told>,
-    outside: RefCell<Outside>,
+    told: RefCell<emit_events::ReportedState>,
+    out_of_sync_since: RefCell<OutOfSyncSince>,
     dealt: RefCell<Dealt>,
     searched: RefCell<Searched>,
     /// `None`: the node has left this cluster for another one.
@@ -203,7 +203,7 @@ struct Kept {
     /// the record may or may not have done so.
     leaving: Option<(cluster::Revision, u32)>,
     agreement: Agreement,
-    doubt: Doubt,
+    suspicion: Suspicion,
     /// When it was last in sync and had the leases of all other members, as far as looks have noted that
     /// ([`rest::Rested::led`]).
     led: Option<Instant>,
@@ -288,10 +288,10 @@ impl Reconciler {
             applied: Notify::new(),
             questions: RefCell::default(),
             last_question: Cell::new(0),
-            asked: Asked::default(),
+            pending_commits: PendingCommits::default(),
             syncs: RefCell::default(),
-            told: RefCell::new(emit_events::Told::new(rt::now())),
-            outside: RefCell::new(Outside::new(rt::now())),
+            told: RefCell::new(emit_events::ReportedState::new(rt::now())),
+            out_of_sync_since: RefCell::new(OutOfSyncSince::new(rt::now())),
             dealt: RefCell::default(),
             searched: RefCell::default(),
             engine: RefCell::new(Some(engine)),
@@ -431,7 +431,7 @@ impl Reconciler {
     /// [`ClusterError::Moving`].
     pub async fn commit(&self, transaction: Transaction) -> Result<(), ClusterError> {
         self.check_readable(&transaction)?;
-        let _asking = self.asked.begin()?;
+        let _pending = self.pending_commits.begin()?;
         match self.store.cas(transaction, RECORD_DEADLINE).await? {
             Outcome::Committed(revision) => {
                 let there = || self.acts_by() >= Revision(revision.0);

@@ -68,7 +68,7 @@ impl Reconciler {
             Some((number, Way::new(way(config.is_some_and(serves), NodeId(copy.node)))))
         });
         let serves = acts && named && kept.agreement.is_known() && !kept.is_held();
-        let own = kept.doubt.state().filter(|_| serves).unwrap_or_else(|| way(serves, self.me()));
+        let own = kept.suspicion.state().filter(|_| serves).unwrap_or_else(|| way(serves, self.me()));
         Paths { own: Way::new(own), others: others.collect() }
     }
 

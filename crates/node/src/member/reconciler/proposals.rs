@@ -11,7 +11,7 @@ use replica::{Config, NodeId, Proposal, Reason, Slot, Slots, SyncFrom};
 use store::VolumeId;
 
 use super::budget::Giving;
-use super::suspect::Doubt;
+use super::suspect::Suspicion;
 use super::syncs::DiskTrouble;
 use super::unreadable::Legible;
 use super::{ClusterError, Kept, RECORD_DEADLINE, Reconciler, json};
@@ -148,7 +148,7 @@ impl Reconciler {
     /// what a slice of it knows changes.
     fn is_at_rest(&self, look: &Look, views: &Views, kept: &Kept) -> bool {
         let mut standings = kept.entry.copies.iter().map(|copy| copy.standing);
-        let is_settled = !kept.proposing && !kept.may_have_left() && kept.doubt == Doubt::None;
+        let is_settled = !kept.proposing && !kept.may_have_left() && kept.suspicion == Suspicion::None;
         if !is_settled || standings.any(|it| it != StandingEntry::InSync) {
             return false;
         }

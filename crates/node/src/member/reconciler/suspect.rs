@@ -33,7 +33,7 @@ const STATUS_DEADLINE: Duration = Duration::from_millis(100);
 
 /// Whether a copy in sync has its leases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Doubt {
+pub(super) enum Suspicion {
     /// It has them, or it is not in sync and needs none.
     #[default]
     None,
@@ -45,29 +45,29 @@ pub(super) enum Doubt {
     GivenUp,
 }
 
-impl Doubt {
+impl Suspicion {
     /// The access state that initiators see for a copy in sync; `None`: the usual one.
     pub(super) fn state(self) -> Option<AccessState> {
         match self {
-            Doubt::None | Doubt::Since(_) => None,
-            Doubt::Shown(_) => Some(AccessState::Transitioning),
-            Doubt::GivenUp => Some(AccessState::Unavailable),
+            Suspicion::None | Suspicion::Since(_) => None,
+            Suspicion::Shown(_) => Some(AccessState::Transitioning),
+            Suspicion::GivenUp => Some(AccessState::Unavailable),
         }
     }
 
     /// The state after another look.
-    fn next(self, now: Instant, lacks: bool, quorum: bool) -> Doubt {
+    fn next(self, now: Instant, lacks: bool, quorum: bool) -> Suspicion {
         let since = match self {
-            _ if !lacks => return Doubt::None,
-            Doubt::GivenUp => return Doubt::GivenUp,
-            Doubt::None => now,
-            Doubt::Since(since) | Doubt::Shown(since) => since,
+            _ if !lacks => return Suspicion::None,
+            Suspicion::GivenUp => return Suspicion::GivenUp,
+            Suspicion::None => now,
+            Suspicion::Since(since) | Suspicion::Shown(since) => since,
         };
         let lasted = now.since(since);
         match () {
-            () if lasted >= HOLD_MAX || !quorum && lasted >= CUT_OFF_MAX => Doubt::GivenUp,
-            () if lasted >= SHOWN_AFTER => Doubt::Shown(since),
-            () => Doubt::Since(since),
+            () if lasted >= HOLD_MAX || !quorum && lasted >= CUT_OFF_MAX => Suspicion::GivenUp,
+            () if lasted >= SHOWN_AFTER => Suspicion::Shown(since),
+            () => Suspicion::Since(since),
         }
     }
 }
@@ -77,8 +77,9 @@ impl Reconciler {
     ///
     /// `rested` is the time since the last look, if no volume was looked at in it because none had changed.
     pub(super) async fn look_at_leases(self: &Rc<Self>, rested: Option<Rested>) {
-        let is_waiting = |doubt: Doubt| matches!(doubt, Doubt::Since(_) | Doubt::Shown(_));
-        let asks = self.volumes.borrow().values().any(|kept| is_waiting(kept.doubt));
+        let is_waiting =
+            |suspicion: Suspicion| matches!(suspicion, Suspicion::Since(_) | Suspicion::Shown(_));
+        let asks = self.volumes.borrow().values().any(|kept| is_waiting(kept.suspicion));
         let quorum = !asks || self.store.status(STATUS_DEADLINE).await.is_ok_and(|status| status.quorum);
         let mut turned: Vec<(u32, bool)> = Vec::new();
         let mut shown = false;
@@ -86,12 +87,12 @@ impl Reconciler {
         loop {
             let now = rt::now();
             after = yielding::look_at_some(&mut self.volumes.borrow_mut(), after, |_, kept| {
-                let before = kept.doubt;
+                let before = kept.suspicion;
                 kept.led = kept.led.map(|led| rested.map_or(led, |rested| rested.led(led)));
                 self.look_at_leases_of(now, kept, quorum);
-                shown |= before.state() != kept.doubt.state();
-                let given_up = kept.doubt == Doubt::GivenUp;
-                if given_up != (before == Doubt::GivenUp) {
+                shown |= before.state() != kept.suspicion.state();
+                let given_up = kept.suspicion == Suspicion::GivenUp;
+                if given_up != (before == Suspicion::GivenUp) {
                     turned.push((kept.entry.number, given_up));
                 }
             });
@@ -119,9 +120,9 @@ impl Reconciler {
         if kept.open && in_sync && !lacks {
             kept.led = Some(now);
         }
-        let before = kept.doubt;
-        kept.doubt = before.next(now, lacks, quorum);
-        if kept.doubt == Doubt::GivenUp && before != Doubt::GivenUp {
+        let before = kept.suspicion;
+        kept.suspicion = before.next(now, lacks, quorum);
+        if kept.suspicion == Suspicion::GivenUp && before != Suspicion::GivenUp {
             tracing::warn!(
                 volume = kept.entry.name,
                 "other copies are not responding: hosts are asked to use other nodes until they respond again"
@@ -140,10 +141,10 @@ mod tests {
 
     /// The access states at these milliseconds while leases are missing.
     fn course(quorum: bool, looks: &[u64]) -> Vec<Option<AccessState>> {
-        let mut doubt = Doubt::default();
+        let mut suspicion = Suspicion::default();
         let mut look = |ms: &u64| {
-            doubt = doubt.next(at(*ms), true, quorum);
-            doubt.state()
+            suspicion = suspicion.next(at(*ms), true, quorum);
+            suspicion.state()
         };
         looks.iter().map(&mut look).collect()
     }
@@ -157,6 +158,6 @@ mod tests {
             [None, None, transitioning, transitioning, unavailable, unavailable]
         );
         assert_eq!(course(false, &[1000, 1299, 1300]), [None, None, unavailable]);
-        assert_eq!(Doubt::GivenUp.next(at(9000), false, true), Doubt::None);
+        assert_eq!(Suspicion::GivenUp.next(at(9000), false, true), Suspicion::None);
     }
 }

@@ -13,7 +13,7 @@ use crate::copies::cause::Cause;
 use crate::copies::entry::{CopyEntry, StandingEntry, VolumeEntry};
 use crate::copies::message;
 use crate::copies::progress::{
-    Awaited, CopySync, Heard, Local, Part, Progress, REPORT_EVERY, Report, SliceSync, Who,
+    Awaited, CopySync, Local, Part, Progress, REPORT_EVERY, ReceivedReports, Report, SliceSync, Who,
 };
 
 /// How often the node checks its totals while no resync is under way.
@@ -29,9 +29,9 @@ pub(super) struct Syncs {
     /// When the totals were last updated, if no resync was under way then; `None`: one was.
     counted_at: Option<Instant>,
     /// What the other nodes last reported.
-    heard: BTreeMap<NodeId, Heard>,
+    heard: BTreeMap<NodeId, ReceivedReports>,
     /// The last report to the others.
-    told: Option<Told>,
+    told: Option<SentReport>,
     /// Which nodes are sources of resyncs of which volumes; the volumes' paths show this.
     sources: BTreeSet<(u32, NodeId)>,
 }
@@ -47,7 +47,7 @@ pub struct Counted {
 
 /// A report to the other nodes.
 #[derive(Clone, Copy)]
-struct Told {
+struct SentReport {
     at: Instant,
     /// Whether there was anything to report.
     something: bool,
@@ -123,13 +123,13 @@ impl Reconciler {
             |is_so: fn(&&Progress) -> bool| self.syncs.borrow().progress.values().filter(is_so).count();
         let (gives, stuck) =
             (count(|one| one.is_source()) > 0, count(|one| one.has_failed() || one.has_no_room()));
-        let begins = |told: Told| gives && !told.gives || stuck > told.stuck;
-        let due = |told: Told| now.since(told.at) >= REPORT_EVERY || begins(told);
+        let begins = |told: SentReport| gives && !told.gives || stuck > told.stuck;
+        let due = |told: SentReport| now.since(told.at) >= REPORT_EVERY || begins(told);
         if !self.syncs.borrow().told.is_none_or(due) {
             return;
         }
         let reports = self.all_own_reports(now);
-        let told = Told { at: now, something: !reports.is_empty(), gives, stuck };
+        let told = SentReport { at: now, something: !reports.is_empty(), gives, stuck };
         let before = self.syncs.borrow_mut().told.replace(told);
         // An empty report is sent once.
         if told.something || before.is_some_and(|before| before.something) {
@@ -163,7 +163,7 @@ impl Reconciler {
         match serde_json::from_slice(&frame.head) {
             Ok(reports) => {
                 self.hurry();
-                self.syncs.borrow_mut().heard.insert(from, Heard { at: now, reports });
+                self.syncs.borrow_mut().heard.insert(from, ReceivedReports { at: now, reports });
             }
             Err(error) => tracing::debug!(%from, %error, "a node's resync report cannot be read"),
         }
@@ -254,7 +254,7 @@ impl Reconciler {
                     all.iter().filter(|report| report.slot == copy.slot).copied().collect();
                 let absent = || self.absence(now, volume, copy);
                 let mut sync = CopySync::of(&of_copy, volume.cause(copy.slot), absent);
-                sync.lasts = Some(self.outside.borrow().lasts(now, volume.number, copy.slot));
+                sync.lasts = Some(self.out_of_sync_since.borrow().lasts(now, volume.number, copy.slot));
                 if let Some(pause) = volume.paused.get(&copy.slot)
                     && sync.limited_by == Some(Restraint::Paused)
                 {

@@ -9,7 +9,7 @@ use crate::scsi::{Cdb, ItNexus};
 ///
 /// They change only with the reservations, so they are cached with the nexus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::scsi) enum Standing {
+pub(in crate::scsi) enum ReservationRights {
     /// Nothing is reserved, or this nexus is a holder.
     Unhindered,
     /// Another nexus holds a RESERVE(6) or RESERVE(10).
@@ -27,28 +27,31 @@ pub(in crate::scsi) enum Registered {
 
 impl Reservations {
     /// The rights of `nexus`.
-    pub(in crate::scsi) fn standing(&self, nexus: &ItNexus) -> Standing {
+    pub(in crate::scsi) fn standing(&self, nexus: &ItNexus) -> ReservationRights {
         if self.legacy.as_ref().is_some_and(|holder| holder != nexus) {
-            return Standing::BehindLegacy;
+            return ReservationRights::BehindLegacy;
         }
         match &self.reservation {
             Some(reservation) if !self.is_holder(nexus) => {
                 let registered = self.registrations.contains_key(nexus);
-                Standing::Behind(reservation.kind, if registered { Registered::Yes } else { Registered::No })
+                ReservationRights::Behind(
+                    reservation.kind,
+                    if registered { Registered::Yes } else { Registered::No },
+                )
             }
-            _ => Standing::Unhindered,
+            _ => ReservationRights::Unhindered,
         }
     }
 }
 
-impl Standing {
+impl ReservationRights {
     /// Whether a command of this class may run.
     pub(in crate::scsi) fn permits(self, access: Access, cdb: &Cdb) -> bool {
         let access = plain(access, cdb);
         match self {
-            Standing::Unhindered => true,
-            Standing::BehindLegacy => matches!(access, Access::Free | Access::Release),
-            Standing::Behind(kind, registered) => match access {
+            ReservationRights::Unhindered => true,
+            ReservationRights::BehindLegacy => matches!(access, Access::Free | Access::Release),
+            ReservationRights::Behind(kind, registered) => match access {
                 Access::Free | Access::Status => true,
                 // Decided later with the newest state.
                 Access::PersistentOut | Access::Reserve | Access::Release => true,
@@ -90,11 +93,11 @@ mod tests {
             ExclusiveAccess, ExclusiveAccessRegistrantsOnly, WriteExclusive, WriteExclusiveRegistrantsOnly,
         };
         [
-            Standing::Behind(WriteExclusive, Registered::No),
-            Standing::Behind(ExclusiveAccess, Registered::No),
-            Standing::Behind(ExclusiveAccessRegistrantsOnly, Registered::Yes),
-            Standing::Behind(WriteExclusiveRegistrantsOnly, Registered::No),
-            Standing::Behind(ExclusiveAccessRegistrantsOnly, Registered::No),
+            ReservationRights::Behind(WriteExclusive, Registered::No),
+            ReservationRights::Behind(ExclusiveAccess, Registered::No),
+            ReservationRights::Behind(ExclusiveAccessRegistrantsOnly, Registered::Yes),
+            ReservationRights::Behind(WriteExclusiveRegistrantsOnly, Registered::No),
+            ReservationRights::Behind(ExclusiveAccessRegistrantsOnly, Registered::No),
         ]
         .iter()
         .map(|standing| if standing.permits(access, &cdb(byte)) { 'A' } else { 'C' })
@@ -120,17 +123,17 @@ mod tests {
     #[test]
     fn registered_is_not_enough_for_exclusive_types() {
         for kind in [Kind::WriteExclusive, Kind::ExclusiveAccess] {
-            assert!(!Standing::Behind(kind, Registered::Yes).permits(Exclusive, &cdb(0)));
+            assert!(!ReservationRights::Behind(kind, Registered::Yes).permits(Exclusive, &cdb(0)));
         }
-        assert!(Standing::Behind(Kind::WriteExclusive, Registered::Yes).permits(Read, &cdb(0)));
-        assert!(!Standing::Behind(Kind::ExclusiveAccess, Registered::Yes).permits(Read, &cdb(0)));
+        assert!(ReservationRights::Behind(Kind::WriteExclusive, Registered::Yes).permits(Read, &cdb(0)));
+        assert!(!ReservationRights::Behind(Kind::ExclusiveAccess, Registered::Yes).permits(Read, &cdb(0)));
     }
 
     #[test]
     fn all_types_and_classes_agree_with_the_rule() {
         for kind in Kind::ALL {
             for registered in [Registered::Yes, Registered::No] {
-                let standing = Standing::Behind(kind, registered);
+                let standing = ReservationRights::Behind(kind, registered);
                 let member = registered == Registered::Yes && kind as u8 >= 5;
                 assert_eq!(standing.permits(Exclusive, &cdb(0)), member, "{standing:?}");
                 let reads = matches!(kind as u8, 1 | 5 | 7);
@@ -142,9 +145,9 @@ mod tests {
     #[test]
     fn behind_reserve_6() {
         for access in [Status, Read, Exclusive, PersistentOut, Reserve] {
-            assert!(!Standing::BehindLegacy.permits(access, &cdb(1)), "{access:?}");
+            assert!(!ReservationRights::BehindLegacy.permits(access, &cdb(1)), "{access:?}");
         }
-        assert!(Standing::BehindLegacy.permits(Free, &cdb(0)));
-        assert!(Standing::BehindLegacy.permits(Release, &cdb(0)));
+        assert!(ReservationRights::BehindLegacy.permits(Free, &cdb(0)));
+        assert!(ReservationRights::BehindLegacy.permits(Release, &cdb(0)));
     }
 }

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use tokio::sync::oneshot;
 
 use super::AttachError;
-use super::detach::Shown;
+use super::detach::Presentation;
 use super::disk::{COMMAND_BYTES_MAX, Geometry};
 use super::runtime::Core;
 
@@ -386,7 +386,7 @@ fn lock(steering: &Mutex<Steering>) -> MutexGuard<'_, Steering> {
     steering.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shown for Device {
+impl Presentation for Device {
     fn take_away(&self) -> Result<bool, AttachError> {
         // Claim the device first: that is cheaper than a search through all processes, and keeps others from
         // mounting it meanwhile.

@@ -30,7 +30,7 @@ pub(super) struct Plan {
 
 /// The plan for programs.
 #[derive(Serialize)]
-pub(super) struct Shown {
+pub(super) struct PlanView {
     changes: Vec<String>,
     kept: Vec<String>,
     waiting: Vec<String>,
@@ -91,8 +91,8 @@ impl Plan {
         self.steps.iter().filter_map(Step::destroys).collect()
     }
 
-    pub(super) fn shown(&self) -> Shown {
-        Shown {
+    pub(super) fn shown(&self) -> PlanView {
+        PlanView {
             changes: self.steps.iter().map(Step::line).collect(),
             kept: self.kept.clone(),
             waiting: self.waiting.clone(),
@@ -101,7 +101,7 @@ impl Plan {
 }
 
 /// The plan as `diff` shows it.
-pub(super) fn text(shown: &Shown) -> String {
+pub(super) fn text(shown: &PlanView) -> String {
     let mut text = match (shown.changes.as_slice(), shown.waiting.as_slice()) {
         ([], []) => "Nothing to do: the configuration matches the file.\n".to_owned(),
         ([], _) => "Nothing to do now.\n".to_owned(),

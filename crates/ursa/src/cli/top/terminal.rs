@@ -16,7 +16,7 @@ use super::super::table::age;
 use super::Source;
 use super::frame::{Frame, Sample};
 use super::screen::{Screen, table_rows};
-use super::view::{Asked, Views};
+use super::view::{KeyAction, Views};
 use crate::signals;
 
 /// How soon a signal or a new reading is noticed.
@@ -79,7 +79,7 @@ pub(super) fn run(mut source: Source, mut views: Views, interval: Duration) -> R
             && key.kind != KeyEventKind::Release
         {
             let all = views.grid(&frame).rows.len();
-            if views.press(key, table_rows(height), all) == Asked::Leave {
+            if views.press(key, table_rows(height), all) == KeyAction::Leave {
                 break;
             }
         }

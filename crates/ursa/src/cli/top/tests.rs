@@ -8,7 +8,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::frame::{Frame, Sample};
 use super::live::Live;
 use super::screen::{Screen, lines, text};
-use super::view::{Asked, View, Views, bytes, count};
+use super::view::{KeyAction, View, Views, bytes, count};
 use crate::samples;
 
 /// A node's metrics after this many seconds of constant load on `db`: per second, 1,000 reads of 4 KiB and
@@ -226,7 +226,7 @@ fn keys_sort_switch_scroll_and_leave() {
         (KeyCode::Left, ["db", "away", "idle"]),
         (KeyCode::Right, ["away", "db", "idle"]),
     ] {
-        assert_eq!(views.press(key(code), 10, 3), Asked::Stay);
+        assert_eq!(views.press(key(code), 10, 3), KeyAction::Stay);
         assert_eq!(names(&views), expected, "{code:?}");
     }
     for (code, shown) in [
@@ -252,8 +252,8 @@ fn keys_sort_switch_scroll_and_leave() {
         views.press(key(code), 10, 100);
         assert_eq!(views.first, first, "{code:?}");
     }
-    assert_eq!(views.press(key(KeyCode::Char('q')), 1, 1), Asked::Leave);
-    assert_eq!(views.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), 1, 1), Asked::Leave);
+    assert_eq!(views.press(key(KeyCode::Char('q')), 1, 1), KeyAction::Leave);
+    assert_eq!(views.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), 1, 1), KeyAction::Leave);
     assert_eq!(views.shown, View::Paths, "Control-C is not `c`");
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Views {
 
 /// What a key requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum KeyAction {
     Stay,
     Leave,
 }
@@ -91,14 +91,14 @@ impl Views {
     }
 
     /// Handles a key. The screen shows `rows` of `all` rows.
-    pub(super) fn press(&mut self, key: KeyEvent, rows: usize, all: usize) -> Asked {
+    pub(super) fn press(&mut self, key: KeyEvent, rows: usize, all: usize) -> KeyAction {
         let columns = self.columns();
         let (column, reversed) = self.orders[self.shown as usize];
         let order = &mut self.orders[self.shown as usize];
         let last = all.saturating_sub(rows);
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Asked::Leave,
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Asked::Leave,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::Leave,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return KeyAction::Leave,
             KeyCode::Char('v' | '1') => self.show(View::Volumes),
             KeyCode::Char('c' | '2') => self.show(View::Copies),
             KeyCode::Char('p' | '3') => self.show(View::Paths),
@@ -117,7 +117,7 @@ impl Views {
             KeyCode::End => self.first = last,
             _ => {}
         }
-        Asked::Stay
+        KeyAction::Stay
     }
 
     fn show(&mut self, view: View) {

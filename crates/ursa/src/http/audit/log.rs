@@ -70,7 +70,7 @@ impl Log {
 
 /// Which entries are wanted: the newest `limit` that meet the conditions.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct AuditFilter {
     pub(super) limit: usize,
     /// Only entries before the one with this number.
     pub(super) before: Option<u64>,
@@ -78,14 +78,14 @@ pub(super) struct Wanted {
     pub(super) until: Option<u64>,
 }
 
-impl Wanted {
+impl AuditFilter {
     fn is_met(&self, entry: &AuditEntry) -> bool {
         self.before.is_none_or(|before| entry.id < before) && self.until.is_none_or(|until| entry.at <= until)
     }
 }
 
 /// The wanted entries, the newest first. Reads the files, which may grow meanwhile.
-pub(super) fn last(directory: &Path, wanted: Wanted) -> io::Result<Vec<AuditEntry>> {
+pub(super) fn last(directory: &Path, wanted: AuditFilter) -> io::Result<Vec<AuditEntry>> {
     let mut found = Vec::new();
     for age in 0..FILES_MAX {
         if found.len() >= wanted.limit {
@@ -138,11 +138,11 @@ mod tests {
 
     use super::*;
 
-    fn newest(limit: usize) -> Wanted {
-        Wanted { limit, before: None, until: None }
+    fn newest(limit: usize) -> AuditFilter {
+        AuditFilter { limit, before: None, until: None }
     }
 
-    fn numbers(directory: &Path, wanted: Wanted) -> Vec<u64> {
+    fn numbers(directory: &Path, wanted: AuditFilter) -> Vec<u64> {
         last(directory, wanted).unwrap().iter().map(|entry| entry.id).collect()
     }
 
@@ -156,7 +156,7 @@ mod tests {
         let mut log = Log::open(&dir).unwrap();
         log.write(example("login")).unwrap();
         assert_eq!(numbers(&dir, newest(10)), [4, 3, 2, 1]);
-        assert_eq!(numbers(&dir, Wanted { before: Some(4), ..newest(2) }), [3, 2]);
+        assert_eq!(numbers(&dir, AuditFilter { before: Some(4), ..newest(2) }), [3, 2]);
         assert_eq!(fs::metadata(dir.join("audit.jsonl")).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
@@ -165,7 +165,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(dir.path()).unwrap();
         (1..=4).for_each(|at| log.write(AuditEntry { at: at * 10, ..example("login") }).unwrap());
-        let until = |until, before| Wanted { before, until: Some(until), ..newest(2) };
+        let until = |until, before| AuditFilter { before, until: Some(until), ..newest(2) };
         assert_eq!(numbers(dir.path(), until(30, None)), [3, 2]);
         assert_eq!(numbers(dir.path(), until(29, None)), [2, 1]);
         assert_eq!(numbers(dir.path(), until(30, Some(3))), [2, 1]);

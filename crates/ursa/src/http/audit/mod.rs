@@ -15,11 +15,11 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use self::log::Wanted;
+use self::log::AuditFilter;
 use self::writer::Writer;
 use super::input::{Parameters, limit_of, skip_of};
 use super::inquiries;
-use super::peers::{self, Asked, Theirs, Whose};
+use super::peers::{self, QueriedNodes, Theirs, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
@@ -97,7 +97,7 @@ impl Audit {
         self.writer.write(entry).await;
     }
 
-    async fn last(&self, wanted: Wanted) -> io::Result<Vec<AuditEntry>> {
+    async fn last(&self, wanted: AuditFilter) -> io::Result<Vec<AuditEntry>> {
         let directory = self.directory.clone();
         let read = tokio::task::spawn_blocking(move || log::last(&directory, wanted));
         read.await.map_err(io::Error::other)?
@@ -109,9 +109,9 @@ impl Audit {
 /// # Errors
 /// As text: this node does not understand the question, or the log cannot be read.
 pub(super) async fn shown(audit: &Audit, question: &str) -> Result<Vec<AuditEntry>, String> {
-    let wanted: Wanted = serde_json::from_str(question)
+    let wanted: AuditFilter = serde_json::from_str(question)
         .map_err(|error| format!("this node's version does not understand the request: {error}"))?;
-    let wanted = Wanted { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
+    let wanted = AuditFilter { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
     audit.last(wanted).await.map_err(|error| format!("its audit log cannot be read: {error}"))
 }
 
@@ -163,15 +163,15 @@ pub(super) async fn list(
 ) -> Result<axum::Json<List<AuditEntry>>, Refusal> {
     let Window { limit, before, until, skip, node } = window;
     let asked = Whose { node }.asked()?;
-    if asked == Asked::All && before.is_some() {
+    if asked == QueriedNodes::All && before.is_some() {
         let detail =
             "each node numbers its own entries: use `before` with a single node, `until` with all nodes";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
     }
     let skip = skip_of(skip, until, LIMIT_MAX)?;
     // Each node also has to return the entries that are skipped.
-    let wanted = Wanted { limit: limit_of(limit, LIMIT, LIMIT_MAX - skip)? + skip, before, until };
-    if asked == Asked::This {
+    let wanted = AuditFilter { limit: limit_of(limit, LIMIT, LIMIT_MAX - skip)? + skip, before, until };
+    if asked == QueriedNodes::This {
         return Ok(axum::Json(List::of(rest(own(&state, wanted).await?, skip))));
     }
     let text = serde_json::to_string(&wanted).expect("numbers can be written as JSON");
@@ -195,7 +195,7 @@ fn rest(mut entries: Vec<AuditEntry>, skip: usize) -> Vec<AuditEntry> {
 }
 
 /// The entries of this node's log.
-async fn own(state: &State, wanted: Wanted) -> Result<Vec<AuditEntry>, Refusal> {
+async fn own(state: &State, wanted: AuditFilter) -> Result<Vec<AuditEntry>, Refusal> {
     state.access.audit.last(wanted).await.map_err(|error| {
         Refusal::new(
             StatusCode::INTERNAL_SERVER_ERROR,

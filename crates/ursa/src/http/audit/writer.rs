@@ -140,7 +140,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::http::audit::log::{Wanted, example, last};
+    use crate::http::audit::log::{AuditFilter, example, last};
 
     #[tokio::test]
     async fn a_log_that_cannot_be_opened_is_reported_and_opened_when_possible() {
@@ -154,7 +154,7 @@ mod tests {
         fs::remove_file(&directory).unwrap();
         assert_eq!(writer.trouble().await, None);
         writer.write(example("login")).await;
-        let wanted = Wanted { limit: 10, before: None, until: None };
+        let wanted = AuditFilter { limit: 10, before: None, until: None };
         assert_eq!(last(&directory, wanted).unwrap().len(), 1);
     }
 

@@ -12,20 +12,20 @@ const SUBJECT_MAX: usize = 4096;
 
 /// The conditions that events have to meet. Without conditions, all events are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct EventFilter {
     /// The subject of the event: its name at that time, or a volume's ID.
     pub(super) subject: Option<String>,
     /// The lowest severity.
     pub(super) severity: Option<Severity>,
 }
 
-impl Wanted {
+impl EventFilter {
     /// # Errors
     /// 400: the subject is too long.
-    pub(super) fn of(subject: Option<String>, severity: Option<Severity>) -> Result<Wanted, Refusal> {
+    pub(super) fn of(subject: Option<String>, severity: Option<Severity>) -> Result<EventFilter, Refusal> {
         match subject.as_ref().is_some_and(|subject| subject.chars().count() > SUBJECT_MAX) {
             true => Err(invalid(&format!("`subject` can have at most {SUBJECT_MAX} characters"))),
-            false => Ok(Wanted { subject, severity }),
+            false => Ok(EventFilter { subject, severity }),
         }
     }
 

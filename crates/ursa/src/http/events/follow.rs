@@ -3,7 +3,7 @@
 //! Nodes only answer questions and send nothing on their own: the queried node asks each of them once per
 //! second for the events since its last answer. So a reader misses nothing that a node still has, even if
 //! that node is cut off for a while. For each reader, the queried node only keeps its position on each node
-//! ([`Place`]) and the events that it sent recently ([`Told`]).
+//! ([`Place`]) and the events that it sent recently ([`SentEvents`]).
 //!
 //! The events of one round are sent in the order of their times. If a node has more events than an answer
 //! holds, later events of other nodes wait for the next round. After each round the reader receives its
@@ -19,13 +19,13 @@ use api::{Event, Missing};
 use axum::http::StatusCode;
 use serde::Serialize;
 
-use super::merge::{Told, merged};
+use super::filter::EventFilter;
+use super::merge::{SentEvents, merged};
 use super::ring::Page;
-use super::wanted::Wanted;
 use super::{Gap, LIMIT_MAX, Question};
 use crate::clock::unix_now;
 use crate::http::inquiries;
-use crate::http::peers::{self, Asked};
+use crate::http::peers::{self, QueriedNodes};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::http::stream::{Gone, Messages};
@@ -68,11 +68,11 @@ impl Place {
     }
 
     /// The position as text, with which a reader continues here; `None`: it has no position on the node yet.
-    fn written(&self, asked: Asked) -> Option<String> {
+    fn written(&self, asked: QueriedNodes) -> Option<String> {
         match asked {
             // The node's own event number, as in other calls about one node.
-            Asked::One(node) => self.after.get(&node).map(u64::to_string),
-            Asked::This | Asked::All => {
+            QueriedNodes::One(node) => self.after.get(&node).map(u64::to_string),
+            QueriedNodes::This | QueriedNodes::All => {
                 let of_node = |(node, after): (&u16, &u64)| format!(",{node}:{after}");
                 Some(self.since.to_string() + &self.after.iter().map(of_node).collect::<String>())
             }
@@ -89,7 +89,7 @@ impl Place {
         };
         // The filter is applied here and not by the node, so that the reader's position moves past unwanted
         // events.
-        Question { after, until: None, limit, skip: 0, wanted: Wanted::default() }
+        Question { after, until: None, limit, skip: 0, wanted: EventFilter::default() }
     }
 }
 
@@ -129,17 +129,23 @@ struct Round {
 /// The state of a reader's stream.
 struct Course {
     place: Place,
-    told: Told,
+    told: SentEvents,
     /// The nodes that did not answer the last question.
     missing: BTreeMap<u16, Missing>,
     /// Nodes that were new to the reader, and whose next events may still be older than its beginning.
     passing: BTreeSet<u16>,
-    wanted: Wanted,
+    wanted: EventFilter,
 }
 
 impl Course {
-    fn from(place: Place, wanted: Wanted) -> Course {
-        Course { place, told: Told::default(), missing: BTreeMap::new(), passing: BTreeSet::new(), wanted }
+    fn from(place: Place, wanted: EventFilter) -> Course {
+        Course {
+            place,
+            told: SentEvents::default(),
+            missing: BTreeMap::new(),
+            passing: BTreeSet::new(),
+            wanted,
+        }
     }
 
     /// The messages that follow from these answers.
@@ -209,7 +215,7 @@ fn until(horizon: Option<u64>, page: Page, is_known: bool) -> (Vec<Event>, Optio
 /// The stream of one reader.
 pub(super) struct Follower {
     state: State,
-    asked: Asked,
+    asked: QueriedNodes,
     course: Course,
     /// The messages that follow from the first answers.
     first: Round,
@@ -223,9 +229,9 @@ impl Follower {
     /// A node does not exist.
     pub(super) async fn begin(
         state: &State,
-        asked: Asked,
+        asked: QueriedNodes,
         place: Option<Place>,
-        wanted: Wanted,
+        wanted: EventFilter,
     ) -> Result<Follower, Refusal> {
         let begins = place.is_none();
         let place = place.unwrap_or_else(|| Place { since: unix_now(), after: BTreeMap::new() });
@@ -264,7 +270,7 @@ impl Follower {
 
 impl Course {
     /// Asks the nodes, and returns the messages that follow.
-    async fn ask(&mut self, state: &State, asked: Asked, begins: bool) -> Result<Round, Refusal> {
+    async fn ask(&mut self, state: &State, asked: QueriedNodes, begins: bool) -> Result<Round, Refusal> {
         let place = self.place.clone();
         let question =
             move |node: u16| format!("{} {}", peers::EVENTS, place.question(node, begins).written());
@@ -325,7 +331,7 @@ mod tests {
 
     fn course(after: &[(u16, u64)]) -> Course {
         let place = Place { since: 100, after: after.iter().copied().collect() };
-        Course::from(place, Wanted::default())
+        Course::from(place, EventFilter::default())
     }
 
     fn missing(node: u16) -> Missing {
@@ -419,11 +425,11 @@ mod tests {
     #[test]
     fn a_place_is_read_as_it_was_written() {
         let place = Place { since: 1_800_000_000, after: [(1, 1_887_436_800_000_017), (12, 9)].into() };
-        let text = place.written(Asked::All).unwrap();
+        let text = place.written(QueriedNodes::All).unwrap();
         assert_eq!(text, "1800000000,1:1887436800000017,12:9");
         assert_eq!(Place::of_all(&text).unwrap(), place);
-        assert_eq!(place.written(Asked::One(12)).unwrap(), "9");
-        assert_eq!(place.written(Asked::One(3)), None);
+        assert_eq!(place.written(QueriedNodes::One(12)).unwrap(), "9");
+        assert_eq!(place.written(QueriedNodes::One(3)), None);
         for text in ["", "17", "17,", "17,1", "17,1:x", "x,1:2", "17,70000:2", "17;1:2"] {
             assert_eq!(Place::of_all(text).unwrap_err().code(), "query_invalid", "{text}");
         }

@@ -33,9 +33,9 @@ const TOLD_MAX: usize = 1024;
 /// The events that a stream has sent recently, so that it does not send another node's report of the same
 /// again.
 #[derive(Default)]
-pub(super) struct Told(VecDeque<Event>);
+pub(super) struct SentEvents(VecDeque<Event>);
 
-impl Told {
+impl SentEvents {
     /// Whether the event has not been sent yet. Remembers it.
     pub(super) fn is_news(&mut self, event: &Event) -> bool {
         if let Some(before) = self.0.iter_mut().find(|before| is_same(before, event)) {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn late_reports_of_other_nodes_are_duplicates_and_repeats_by_one_node_are_not() {
-        let mut told = Told::default();
+        let mut told = SentEvents::default();
         assert!(told.is_news(&of_record(1, 100, 7, "a")) && told.is_news(&lost(1, 100)));
         assert!(!told.is_news(&of_record(2, 900, 7, "a")) && !told.is_news(&lost(2, 103)));
         assert!(told.is_news(&of_record(2, 901, 7, "a")), "it has told that already");

@@ -1,9 +1,9 @@
 //! Events: what has happened, as a list and as a stream. `docs/use/events.md` lists them.
 
+mod filter;
 mod follow;
 mod merge;
 mod ring;
-mod wanted;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
+use self::filter::EventFilter;
 use self::follow::{Follower, Place, unreadable};
 use self::merge::merged;
 use self::ring::Page;
-use self::wanted::Wanted;
 use super::access::Caller;
 use super::findings;
 use super::guard::Peer;
 use super::input::{Parameters, limit_of, skip_of};
 use super::inquiries;
-use super::peers::{self, Asked, Whose};
+use super::peers::{self, QueriedNodes, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
@@ -161,7 +161,7 @@ struct Question {
     /// How many of the newest events are skipped after the answers are merged.
     #[serde(skip)]
     skip: usize,
-    wanted: Wanted,
+    wanted: EventFilter,
 }
 
 /// Why `after` cannot be used for all nodes.
@@ -175,13 +175,13 @@ fn invalid(detail: &str) -> Refusal {
 impl Question {
     /// # Errors
     /// 400: what cannot be asked for.
-    fn of(window: &Window, asked: Asked) -> Result<Question, Refusal> {
+    fn of(window: &Window, asked: QueriedNodes) -> Result<Question, Refusal> {
         let Window { after, until, .. } = *window;
         let skip = skip_of(window.skip, until, LIMIT_MAX)?;
         let limit = limit_of(window.limit, LIMIT, LIMIT_MAX - skip)? + skip;
-        let wanted = Wanted::of(window.subject.clone(), window.severity)?;
+        let wanted = EventFilter::of(window.subject.clone(), window.severity)?;
         match (after, until, asked) {
-            (Some(_), _, Asked::All) => Err(invalid(OF_EACH)),
+            (Some(_), _, QueriedNodes::All) => Err(invalid(OF_EACH)),
             (Some(_), Some(_), _) => Err(invalid(
                 "`after` and `until` cannot be combined: `after` continues from an event, `until` goes back from a time",
             )),
@@ -234,7 +234,7 @@ pub(super) async fn list(
 ) -> Result<Json<Events>, Refusal> {
     let asked = Whose { node: window.node.clone() }.asked()?;
     let question = Question::of(&window, asked)?;
-    if asked == Asked::This {
+    if asked == QueriedNodes::This {
         return Ok(Json(question.rest(of_one(Some(question.answer(&state.events))))));
     }
     let written = question.written();
@@ -245,11 +245,11 @@ pub(super) async fn list(
     let own = of_this.then(|| question.answer(&state.events));
     let mut pages = theirs.into_iter().map(|answer| answer.has).chain(own);
     Ok(Json(question.rest(match asked {
-        Asked::All => {
+        QueriedNodes::All => {
             let items = merged(pages.flat_map(|page| page.items).collect(), question.limit);
             Events { items, gap: false, next: None, missing }
         }
-        Asked::This | Asked::One(_) => Events { missing, ..of_one(pages.next()) },
+        QueriedNodes::This | QueriedNodes::One(_) => Events { missing, ..of_one(pages.next()) },
     })))
 }
 
@@ -325,18 +325,18 @@ pub(super) async fn follow(
     Parameters(Beginning { after, node, subject, severity }): Parameters<Beginning>,
 ) -> Result<Response, Refusal> {
     let asked = Whose { node }.asked()?;
-    let wanted = Wanted::of(subject, severity)?;
+    let wanted = EventFilter::of(subject, severity)?;
     // Some readers send an empty header while they have no position yet.
     let last = headers.get("last-event-id").filter(|id| !id.is_empty());
     let last = last.map(|id| id.to_str().unwrap_or_default().to_owned());
     let reader = Reader { caller, peer, headers };
     let place = match (asked, last) {
-        (Asked::All, _) if after.is_some() => return Err(invalid(OF_EACH)),
-        (Asked::All, last) => last.map(|text| Place::of_all(&text)).transpose()?,
+        (QueriedNodes::All, _) if after.is_some() => return Err(invalid(OF_EACH)),
+        (QueriedNodes::All, last) => last.map(|text| Place::of_all(&text)).transpose()?,
         (asked, last) => {
             let number = |text: String| text.parse::<u64>().map_err(|_| unreadable(&text));
             let after = last.map(number).transpose()?.or(after);
-            let Asked::One(node) = asked else {
+            let QueriedNodes::One(node) = asked else {
                 let of_state = state.clone();
                 let send = move |messages| send_all(of_state, messages, after, wanted);
                 return stream::answer(&state, reader, send);
@@ -358,7 +358,12 @@ struct Gap {
     after: u64,
 }
 
-async fn send_all(state: State, messages: Messages, after: Option<u64>, wanted: Wanted) -> Result<(), Gone> {
+async fn send_all(
+    state: State,
+    messages: Messages,
+    after: Option<u64>,
+    wanted: EventFilter,
+) -> Result<(), Gone> {
     let mut newest = state.events.watch();
     let mut after = after.unwrap_or_else(|| state.events.after(None, 0, &wanted).next);
     loop {

@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::node::events::code::{INITIATOR_DENIED, JOIN_REFUSED, Severity as Told};
+use ::node::events::code::{INITIATOR_DENIED, JOIN_REFUSED, Severity as NodeSeverity};
 use ::node::events::{Code, Event as Happened};
 use api::{DiskRange, Event, Severity};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::wanted::Wanted;
+use super::filter::EventFilter;
 use super::{EVENTS_DROPPED, LOGIN_THROTTLED};
 use crate::clock::unix_now;
 
@@ -115,7 +115,7 @@ impl Ring {
     }
 
     /// At most `limit` of the wanted events after the one with this number; without a number, the newest.
-    pub(super) fn after(&self, after: Option<u64>, limit: usize, wanted: &Wanted) -> Page {
+    pub(super) fn after(&self, after: Option<u64>, limit: usize, wanted: &EventFilter) -> Page {
         let kept = self.kept();
         let (last, oldest) = (kept.next - 1, kept.next - kept.events.len() as u64);
         let (skipped, gap) = match after {
@@ -135,7 +135,7 @@ impl Ring {
     }
 
     /// The newest wanted events up to this time, in seconds since 1970; at most `limit`.
-    pub(super) fn until(&self, until: u64, limit: usize, wanted: &Wanted) -> Page {
+    pub(super) fn until(&self, until: u64, limit: usize, wanted: &EventFilter) -> Page {
         let kept = self.kept();
         let happened = kept.events.iter().filter(|event| event.at <= until && wanted.has(event));
         let items = kept.told(newest(happened, limit));
@@ -218,9 +218,9 @@ fn newest<'a>(events: impl DoubleEndedIterator<Item = &'a Event>, limit: usize) 
 
 fn severity(code: Code) -> Severity {
     match code.severity() {
-        Told::Info => Severity::Info,
-        Told::Warning => Severity::Warning,
-        Told::Critical => Severity::Critical,
+        NodeSeverity::Info => Severity::Info,
+        NodeSeverity::Warning => Severity::Warning,
+        NodeSeverity::Critical => Severity::Critical,
     }
 }
 
@@ -233,7 +233,7 @@ mod tests {
 
     const START: u64 = 1_800_000_000;
 
-    const ALL: Wanted = Wanted { subject: None, severity: None };
+    const ALL: EventFilter = EventFilter { subject: None, severity: None };
 
     fn made(name: &str) -> Happened {
         Happened::new(VOLUME_CREATED, name, "it was made")
@@ -303,7 +303,7 @@ mod tests {
         tell(made("db"));
         tell(Happened::new(LOGIN_THROTTLED, "10.0.0.1", "slowed"));
         (0..100).for_each(|n| tell(made(&n.to_string())));
-        let of = |subject: &str| Wanted { subject: Some(subject.into()), ..ALL };
+        let of = |subject: &str| EventFilter { subject: Some(subject.into()), ..ALL };
         let (now, last) = (unix_now(), ring.after(None, 1, &ALL).next);
         for page in [ring.after(None, 1, &of("db")), ring.until(now, 1, &of("db"))] {
             assert_eq!(subjects(&page), ["db"]);
@@ -316,7 +316,7 @@ mod tests {
         let page = ring.after(Some(nothing), 1, &of("db"));
         assert_eq!((subjects(&page), page.next), (vec!["db"], nothing + 1), "there may be more of it");
 
-        let at_least = |severity| Wanted { severity: Some(severity), ..ALL };
+        let at_least = |severity| EventFilter { severity: Some(severity), ..ALL };
         assert_eq!(subjects(&ring.after(None, 10, &at_least(Severity::Warning))), ["10.0.0.1"]);
         assert!(ring.after(None, 10, &at_least(Severity::Critical)).items.is_empty());
         assert_eq!(ring.after(None, usize::MAX, &at_least(Severity::Info)).items.len(), 102);
@@ -332,7 +332,7 @@ mod tests {
         tell(made("db").of_volume(other));
         tell(made("db"));
         let of = |subject: String| {
-            let wanted = Wanted { subject: Some(subject), ..ALL };
+            let wanted = EventFilter { subject: Some(subject), ..ALL };
             ring.after(None, 10, &wanted).items
         };
         let ids = |events: Vec<Event>| -> Vec<u64> {

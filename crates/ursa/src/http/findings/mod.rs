@@ -24,7 +24,7 @@ pub use self::identity::severity_of;
 use self::judge::{Observed, judge};
 pub use self::own::Opened;
 pub(super) use self::own::reports;
-use super::peers::{self, Asked};
+use super::peers::{self, QueriedNodes};
 use super::refusal::Refusal;
 use super::state::State;
 use super::{cluster, node, pools, volumes};
@@ -52,8 +52,8 @@ async fn observe(state: &State) -> Result<Observed, Refusal> {
     let (members, volumes, pools, reports) = tokio::join!(
         state.call(members),
         volumes::all(state),
-        peers::list(state, Asked::All, peers::POOLS, pools),
-        peers::list(state, Asked::All, peers::FAULTS, own),
+        peers::list(state, QueriedNodes::All, peers::POOLS, pools),
+        peers::list(state, QueriedNodes::All, peers::FAULTS, own),
     );
     let ((nodes, in_etcd), volumes, pools, reports) = (members?, volumes?, pools?, reports?);
     let mut incomplete = [volumes.missing, pools.missing].concat();

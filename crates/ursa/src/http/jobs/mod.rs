@@ -5,7 +5,7 @@
 //! it ([`super::forwarding`]). Each node keeps for itself how jobs have ended (`Control::ended_jobs`).
 
 pub(super) mod id;
-mod shown;
+mod view;
 mod would;
 
 use std::cmp::Reverse;
@@ -25,10 +25,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use self::id::volume_of;
-pub(super) use self::shown::of_scrub;
-use self::shown::{of_change, of_conversion, of_ended, of_verification, of_volume};
+pub(super) use self::view::of_scrub;
+use self::view::{of_change, of_conversion, of_ended, of_verification, of_volume};
 use super::access::Caller;
-use super::dry_run::Asked;
+use super::dry_run::DryRunParam;
 use super::input::{Parameters, Segments};
 use super::peers::{ENDED_JOBS, JOBS, Whose, gather};
 use super::refusal::Refusal;
@@ -103,7 +103,7 @@ pub(super) async fn show(
 /// volume being converted keeps its former kind on all nodes.
 #[utoipa::path(
     delete, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "cancel_job",
-    params(("id" = String, Path, description = "Job ID"), Asked),
+    params(("id" = String, Path, description = "Job ID"), DryRunParam),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Cancelled; leftovers are cleaned up automatically"),
@@ -115,7 +115,7 @@ pub(super) async fn show(
 pub(super) async fn cancel(
     Extracted(state): Extracted<State>,
     Segments(id): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     let job = find_under_way(&state, &id).await?;
     if dry_run {

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio::task::JoinSet;
 
 use super::EVERY;
-use crate::http::peers::{self, Asked, LIVE};
+use crate::http::peers::{self, LIVE, QueriedNodes};
 use crate::http::state::State;
 use crate::http::stream::Gone;
 
@@ -22,7 +22,7 @@ use crate::http::stream::Gone;
 const WAITING_MAX: usize = 64;
 
 /// A message about another node.
-pub(super) enum Told {
+pub(super) enum PeerMessage {
     Sample(LiveSample),
     /// The node no longer answers, so its samples are missing from now on.
     Missing(Missing),
@@ -39,7 +39,7 @@ pub(super) struct Back {
 
 /// The messages to readers, and the nodes that are missing now.
 pub(super) struct Others {
-    told: broadcast::Sender<Arc<Told>>,
+    told: broadcast::Sender<Arc<PeerMessage>>,
     known: Mutex<Known>,
     /// Notified when a reader arrives.
     wanted: Notify,
@@ -59,7 +59,7 @@ impl Default for Others {
 }
 
 /// A reader of these messages; `None`: the reader wants only the queried node.
-pub(super) type Follower = Option<broadcast::Receiver<Arc<Told>>>;
+pub(super) type Follower = Option<broadcast::Receiver<Arc<PeerMessage>>>;
 
 impl Others {
     /// A reader of the messages from now on, and the nodes that are missing already.
@@ -77,14 +77,16 @@ impl Others {
             Err(missing) => {
                 known.last.remove(&node);
                 let before = known.missing.insert(node, missing.clone());
-                before.is_none().then_some(Told::Missing(missing))
+                before.is_none().then_some(PeerMessage::Missing(missing))
             }
             Ok(sample) => {
                 if known.missing.remove(&node).is_some() {
-                    let _ = self.told.send(Arc::new(Told::Back(Back { node, node_name: name.to_owned() })));
+                    let _ = self
+                        .told
+                        .send(Arc::new(PeerMessage::Back(Back { node, node_name: name.to_owned() })));
                 }
                 let new = sample.filter(|sample| known.last.get(&node) != Some(sample));
-                new.inspect(|sample| drop(known.last.insert(node, sample.clone()))).map(Told::Sample)
+                new.inspect(|sample| drop(known.last.insert(node, sample.clone()))).map(PeerMessage::Sample)
             }
         };
         // Sent while the lock is held, so that a new reader gets it exactly once: from the map or as a
@@ -106,7 +108,7 @@ impl Others {
 ///
 /// # Errors
 /// [`Gone`]: there will be no more messages.
-pub(super) async fn next(follower: &mut Follower) -> Result<Arc<Told>, Gone> {
+pub(super) async fn next(follower: &mut Follower) -> Result<Arc<PeerMessage>, Gone> {
     let Some(follower) = follower else { return std::future::pending().await };
     loop {
         match follower.recv().await {
@@ -128,7 +130,7 @@ pub(in crate::http) async fn ask_all(state: State) {
         let mut asked = BTreeSet::new();
         while others.told.receiver_count() > 0 {
             let there = |control: Rc<Control>| async move {
-                let (_, others) = Asked::All.of(&control);
+                let (_, others) = QueriedNodes::All.of(&control);
                 let names = control.node_names();
                 let named = |node: u16| (node, names.get(&node).cloned().unwrap_or_default());
                 Ok(others.into_iter().map(named).collect::<BTreeMap<u16, String>>())
@@ -171,10 +173,10 @@ mod tests {
 
     fn told(follower: &mut Follower) -> Vec<String> {
         let follower = follower.as_mut().unwrap();
-        let text = |told: Arc<Told>| match &*told {
-            Told::Sample(sample) => format!("sample {}", sample.at),
-            Told::Missing(missing) => format!("missing {}: {}", missing.node, missing.reason),
-            Told::Back(back) => format!("back {} {}", back.node, back.node_name),
+        let text = |told: Arc<PeerMessage>| match &*told {
+            PeerMessage::Sample(sample) => format!("sample {}", sample.at),
+            PeerMessage::Missing(missing) => format!("missing {}: {}", missing.node, missing.reason),
+            PeerMessage::Back(back) => format!("back {} {}", back.node, back.node_name),
         };
         std::iter::from_fn(|| follower.try_recv().ok()).map(text).collect()
     }
@@ -214,6 +216,6 @@ mod tests {
         let (mut follower, _) = others.follow();
         (0..2 * WAITING_MAX as u64).for_each(|at| others.note(2, "b", sample(at)));
         let first = next(&mut follower).await.ok().unwrap();
-        assert!(matches!(&*first, Told::Sample(sample) if sample.at == WAITING_MAX as u64));
+        assert!(matches!(&*first, PeerMessage::Sample(sample) if sample.at == WAITING_MAX as u64));
     }
 }

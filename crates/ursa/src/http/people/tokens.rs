@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::clock::unix_now;
 use crate::http::access::{Caller, Digested, draw, draw_id, kept_role, shown_role, token_text};
-use crate::http::dry_run::{self, Asked};
+use crate::http::dry_run::{self, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -69,7 +69,7 @@ pub(in crate::http) async fn create(
 /// Deletes a token: it no longer grants access, on any node.
 #[utoipa::path(
     delete, path = "/v1/tokens/{id}", tag = "access", operation_id = "delete_token",
-    params(("id" = String, Path, description = "Token ID"), Asked),
+    params(("id" = String, Path, description = "Token ID"), DryRunParam),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
@@ -79,7 +79,7 @@ pub(in crate::http) async fn create(
 pub(in crate::http) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(id): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     if dry_run {
         let known = move |control: Rc<Control>| async move {

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::login::{hashed, new_user};
 use crate::http::access::{kept_role, shown_role};
-use crate::http::dry_run::{self, Answer, Asked};
+use crate::http::dry_run::{self, Answer, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -56,7 +56,7 @@ pub(in crate::http) async fn create(
 /// Changes the role or password of a user. The user's sessions end, on all nodes.
 #[utoipa::path(
     patch, path = "/v1/users/{name}", tag = "access", operation_id = "change_user",
-    params(("name" = String, Path, description = "User name"), Asked),
+    params(("name" = String, Path, description = "User name"), DryRunParam),
     request_body = UserChange,
     responses(
         (status = OK, description = "The user; with `dry_run`: what would be done", body = Answer<User>),
@@ -68,7 +68,7 @@ pub(in crate::http) async fn create(
 pub(in crate::http) async fn change(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(UserChange { role, password }): Json<UserChange>,
 ) -> Result<axum::Json<Answer<User>>, Refusal> {
     let has_other_password = password.is_some();
@@ -98,7 +98,7 @@ fn would_change(user: &User, role: Option<Role>, has_other_password: bool) -> Ve
 /// Deletes a user. The user's sessions end, on all nodes. Tokens that the user created stay.
 #[utoipa::path(
     delete, path = "/v1/users/{name}", tag = "access", operation_id = "delete_user",
-    params(("name" = String, Path, description = "User name"), Asked),
+    params(("name" = String, Path, description = "User name"), DryRunParam),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -109,7 +109,7 @@ fn would_change(user: &User, role: Option<Role>, has_other_password: bool) -> Ve
 pub(in crate::http) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     if dry_run {
         return would_delete(&state, name).await;

@@ -8,7 +8,7 @@ use axum::http::Request;
 use axum::http::header::{COOKIE, SET_COOKIE};
 use serde_json::{Value, json};
 
-use super::rig::{Answer, Rig, Stranger, with_json};
+use super::rig::{Answer, Rig, Unauthenticated, with_json};
 use crate::http::access::{Need, needs};
 use crate::http::guard::Peer;
 
@@ -30,7 +30,7 @@ fn send(rig: &Rig, proof: &Proof, method: &str, path: &str, body: Option<Value>)
         Some(body) => with_json(method, path, &body),
         None => Request::builder().method(method).uri(path).body(Body::empty()).unwrap(),
     };
-    request.extensions_mut().insert(Stranger);
+    request.extensions_mut().insert(Unauthenticated);
     let headers = request.headers_mut();
     match proof {
         Proof::Nothing => {}
@@ -120,7 +120,7 @@ fn every_call_is_refused_without_the_role_and_without_login() {
         }
         // From another machine, nothing is admitted without a token or session.
         let mut request =
-            Request::builder().method(method).uri(&path).extension(outsider).extension(Stranger);
+            Request::builder().method(method).uri(&path).extension(outsider).extension(Unauthenticated);
         request = request.header("host", "san1.example");
         rig.send(request.body(Body::empty()).unwrap()).refused(401, "login_needed");
         let local = format!("Bearer {}", rig.state.access.local_token());
@@ -411,7 +411,8 @@ fn metrics_are_open_to_this_machine_alone() {
     assert_eq!(send(&rig, &Proof::Nothing, "GET", "/metrics", None).status, 200);
     let outside = |proof: Option<&str>| {
         let peer = Peer { address: ([10, 0, 0, 1], 9).into(), secure: true };
-        let mut request = Request::get("/metrics").header("host", "san1").extension(peer).extension(Stranger);
+        let mut request =
+            Request::get("/metrics").header("host", "san1").extension(peer).extension(Unauthenticated);
         if let Some(token) = proof {
             request = request.header("authorization", format!("Bearer {token}"));
         }

@@ -3,10 +3,10 @@
 mod access;
 mod addresses;
 mod cluster;
+mod dry_runs;
 mod elsewhere;
 mod events;
 mod findings;
-mod foreseen;
 mod forwarding;
 mod happened;
 mod history;

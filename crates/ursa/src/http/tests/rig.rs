@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use ::node::control::ControlError;
-use ::node::{Config, Control, DefaultPool, Handle, Wanted};
+use ::node::{Config, Control, DefaultPool, Handle, StartSpec};
 use axum::Router;
 use axum::body::{Body, HttpBody, to_bytes};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};
@@ -62,7 +62,7 @@ impl Drop for Carrying {
 
 /// Marks a request that is sent without the local token.
 #[derive(Clone)]
-pub(super) struct Stranger;
+pub(super) struct Unauthenticated;
 
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -129,9 +129,9 @@ impl Rig {
         };
         set(&mut config);
         let config = Arc::new(config);
-        let wanted = Wanted {
+        let wanted = StartSpec {
             pool: Some(DefaultPool { path: dir.path().join("default.pool"), size: ByteLen(64 * MIB) }),
-            ..Wanted::default()
+            ..StartSpec::default()
         };
         let (ready, started) = oneshot();
         let start = Arc::new(Mutex::new(Some((wanted, ready))));
@@ -264,7 +264,7 @@ impl Rig {
         let peer = Peer { address: SocketAddr::from(([127, 0, 0, 1], 40000)), secure: false };
         request.extensions_mut().get_or_insert(peer);
         let known = request.headers().contains_key(AUTHORIZATION) || request.headers().contains_key(COOKIE);
-        if !known && request.extensions().get::<Stranger>().is_none() {
+        if !known && request.extensions().get::<Unauthenticated>().is_none() {
             let token = format!("Bearer {}", self.state.access.local_token());
             request.headers_mut().insert(AUTHORIZATION, token.parse().unwrap());
         }

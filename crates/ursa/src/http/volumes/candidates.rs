@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use base::ByteLen;
 
 /// The requirements for the place.
-pub(super) struct Wanted<'a> {
+pub(super) struct CopyRequirements<'a> {
     /// The pool by name; `None`: the only pool, or the one named `default`.
     pub(super) pool: Option<&'a str>,
     pub(super) kind: VolumeKind,
@@ -27,7 +27,7 @@ pub(super) struct Known {
 }
 
 /// A candidate for each wanted node, ordered by number.
-pub(super) fn all(wanted: &Wanted<'_>, known: &Known) -> Vec<Candidate> {
+pub(super) fn all(wanted: &CopyRequirements<'_>, known: &Known) -> Vec<Candidate> {
     if known.nodes.is_empty() {
         let pools: Vec<&Pool> = known.pools.iter().collect();
         let (here, name) = &known.here;
@@ -43,7 +43,7 @@ pub(super) fn all(wanted: &Wanted<'_>, known: &Known) -> Vec<Candidate> {
     all
 }
 
-fn on_node(wanted: &Wanted<'_>, node: &ClusterNode, known: &Known) -> Candidate {
+fn on_node(wanted: &CopyRequirements<'_>, node: &ClusterNode, known: &Known) -> Candidate {
     let who = (node.id, node.name.as_str());
     let missing = known.missing.iter().find(|missing| missing.node == node.id);
     match node {
@@ -65,7 +65,7 @@ fn on_node(wanted: &Wanted<'_>, node: &ClusterNode, known: &Known) -> Candidate 
     }
 }
 
-fn in_pools(wanted: &Wanted<'_>, node: u16, name: &str, pools: &[&Pool]) -> Candidate {
+fn in_pools(wanted: &CopyRequirements<'_>, node: u16, name: &str, pools: &[&Pool]) -> Candidate {
     let who = (node, name);
     let named = |name: &str| pools.iter().find(|pool| pool.name == name);
     let pool = match (wanted.pool, pools) {
@@ -193,7 +193,8 @@ mod tests {
             missing: vec![Missing { node: 11, node_name: "server11".into(), reason: "it is old".into() }],
             here: (1, "server1".into()),
         };
-        let wanted = Wanted { pool: None, kind: VolumeKind::Thick, size: (1 << 20) + 1, nodes: &[] };
+        let wanted =
+            CopyRequirements { pool: None, kind: VolumeKind::Thick, size: (1 << 20) + 1, nodes: &[] };
         let rules: Vec<Option<String>> = all(&wanted, &known).into_iter().map(|found| found.rule).collect();
         let expected = [
             None,
@@ -209,7 +210,8 @@ mod tests {
             Some("node_unanswered"),
         ];
         assert_eq!(rules.iter().map(Option::as_deref).collect::<Vec<_>>(), expected);
-        let named = Wanted { pool: Some("fast"), kind: VolumeKind::Ram, nodes: &[1, 6, 99], ..wanted };
+        let named =
+            CopyRequirements { pool: Some("fast"), kind: VolumeKind::Ram, nodes: &[1, 6, 99], ..wanted };
         let found = all(&named, &known);
         let rules: Vec<Option<&str>> = found.iter().map(|found| found.rule.as_deref()).collect();
         assert_eq!(rules, [None, Some("pool_not_found"), Some("node_not_found")]);

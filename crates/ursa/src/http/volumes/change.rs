@@ -12,7 +12,7 @@ use base::ByteLen;
 
 use super::creation::is_for_want_of_a_place;
 use super::{asked_compression, asked_when_full, candidates, named, nodes, whole};
-use crate::http::dry_run::{Answer, Asked};
+use crate::http::dry_run::{Answer, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::peers::{self, POOLS, VOLUMES};
 use crate::http::pools;
@@ -26,7 +26,7 @@ use crate::http::state::State;
 /// space.
 #[utoipa::path(
     patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "change_volume",
-    params(("name" = String, Path, description = "Volume name or ID"), Asked),
+    params(("name" = String, Path, description = "Volume name or ID"), DryRunParam),
     request_body = VolumeChange,
     responses(
         (status = OK, description = "The volume; with `dry_run`: what would be done", body = Answer<Volume>),
@@ -39,7 +39,7 @@ use crate::http::state::State;
 pub(in crate::http) async fn change(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(change): Json<VolumeChange>,
 ) -> Result<axum::Json<Answer<Volume>>, Refusal> {
     if dry_run {
@@ -251,7 +251,7 @@ impl Room {
             let told = by_node.get(&node);
             let reserved = told.map_or(0, |told| told.reserved);
             candidates::all(
-                &candidates::Wanted {
+                &candidates::CopyRequirements {
                     pool: told.map(|told| told.pool.as_str()),
                     kind,
                     // The last piece of what is reserved may be half empty.

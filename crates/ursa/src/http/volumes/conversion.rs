@@ -11,7 +11,7 @@ use base::ByteLen;
 
 use super::change::room_for;
 use super::{asked_kind, named, whole};
-use crate::http::dry_run::{self, Asked};
+use crate::http::dry_run::{self, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::jobs::id;
 use crate::http::refusal::Refusal;
@@ -28,7 +28,7 @@ const FOLLOW_LATER: [&str; 2] = ["node_down", "node_unanswered"];
 /// one cancels the conversion of the whole volume. A volume being converted cannot grow.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/convert", tag = "volumes", operation_id = "convert_volume",
-    params(("name" = String, Path, description = "Volume name or ID"), Asked),
+    params(("name" = String, Path, description = "Volume name or ID"), DryRunParam),
     request_body = VolumeConvert,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -42,7 +42,7 @@ const FOLLOW_LATER: [&str; 2] = ["node_down", "node_unanswered"];
 pub(in crate::http) async fn convert(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(VolumeConvert { kind }): Json<VolumeConvert>,
 ) -> Result<Response, Refusal> {
     let DryRun { would, candidates } = plan(&state, name.clone(), kind).await?;

@@ -13,7 +13,7 @@ use base::ByteLen;
 use super::candidates::status_of;
 use super::creation::{candidates_for, with_candidates};
 use super::whole;
-use crate::http::dry_run::{self, Asked};
+use crate::http::dry_run::{self, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::jobs::id;
 use crate::http::refusal::Refusal;
@@ -26,7 +26,7 @@ use crate::http::state::State;
 /// where it was. If the copy cannot be placed, `candidates` of the problem names the rule.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/copies", tag = "volumes", operation_id = "add_copy",
-    params(("name" = String, Path, description = "Volume name or ID"), Asked),
+    params(("name" = String, Path, description = "Volume name or ID"), DryRunParam),
     request_body = CopyCreate,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -39,7 +39,7 @@ use crate::http::state::State;
 pub(in crate::http) async fn add_copy(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(copy): Json<CopyCreate>,
 ) -> Result<Response, Refusal> {
     if dry_run {
@@ -113,7 +113,7 @@ async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result
     params(
         ("name" = String, Path, description = "Volume name or ID"),
         ("node" = u16, Path, description = "Number of the node that has the copy"),
-        Asked,
+        DryRunParam,
     ),
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -126,7 +126,7 @@ async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result
 pub(in crate::http) async fn remove_copy(
     Extracted(state): Extracted<State>,
     Segments((name, node)): Segments<(String, u16)>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     match dry_run {
         true => would_remove_copy(&state, name, node).await,

@@ -12,7 +12,7 @@ use base::{BlockSize, ByteLen};
 
 use super::{asked_compression, asked_kind, asked_when_full, candidates, found, nodes};
 use crate::clock::unix_now;
-use crate::http::dry_run::{self, Asked};
+use crate::http::dry_run::{self, DryRunParam};
 use crate::http::input::{Json, Parameters};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -27,7 +27,7 @@ use crate::size::Size;
 /// problem lists all nodes and pools, with the rule that each of them fails.
 #[utoipa::path(
     post, path = "/v1/volumes", tag = "volumes", operation_id = "create_volume",
-    params(Asked),
+    params(DryRunParam),
     request_body = VolumeCreate,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -40,7 +40,7 @@ use crate::size::Size;
 )]
 pub(in crate::http) async fn create(
     Extracted(state): Extracted<State>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(asked): Json<VolumeCreate>,
 ) -> Result<Response, Refusal> {
     let new = new_volume(asked.clone())?;
@@ -174,13 +174,17 @@ pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Resul
     placement(asked)?;
     let look = |control: Rc<Control>| async move { Ok((nodes(&control).await, control.number_and_name())) };
     let (nodes, here) = state.call(look).await?;
-    let whose = if nodes.is_empty() { peers::Asked::This } else { peers::Asked::All };
+    let whose = if nodes.is_empty() { peers::QueriedNodes::This } else { peers::QueriedNodes::All };
     let own = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
     let List { items: pools, missing } = peers::list(state, whose, peers::POOLS, own).await?;
     let known = candidates::Known { nodes, pools, missing, here };
     let nodes = asked.nodes.clone().unwrap_or_default();
-    let wanted =
-        candidates::Wanted { pool: asked.pool.as_deref(), kind: asked.kind, size: asked.size, nodes: &nodes };
+    let wanted = candidates::CopyRequirements {
+        pool: asked.pool.as_deref(),
+        kind: asked.kind,
+        size: asked.size,
+        nodes: &nodes,
+    };
     Ok(candidates::all(&wanted, &known))
 }
 

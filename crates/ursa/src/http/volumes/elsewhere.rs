@@ -169,16 +169,16 @@ fn other_copies(me: u16, volume: &CopiesStatus) -> impl Iterator<Item = &CopyEnt
 }
 
 /// What another node has reported about a volume; otherwise why none has ([`why_untold`]).
-type Told = Result<Arc<Volume>, Option<String>>;
+type PeerReport = Result<Arc<Volume>, Option<String>>;
 
 /// The volume as the node of this control knows it now, completed with another node's report.
-fn seen_by(control: &Control, status: &CopiesStatus, told: Told) -> Volume {
+fn seen_by(control: &Control, status: &CopiesStatus, told: PeerReport) -> Volume {
     seen(status, control.maps_of(&status.entry.id), told, &control.node_names())
 }
 
 /// The volume as this node knows it now, completed with another node's report. The caller determines its
 /// health.
-fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, String>) -> Volume {
+fn seen(status: &CopiesStatus, maps: Maps, told: PeerReport, names: &BTreeMap<u16, String>) -> Volume {
     let (entry, shape) = (&status.entry, &status.entry.shape);
     let id = VolumeId::parse(&entry.id);
     let kind = kind(shape.kind);

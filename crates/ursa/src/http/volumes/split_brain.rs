@@ -12,7 +12,7 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::super::dry_run::{self, Answer, Asked};
+use super::super::dry_run::{self, Answer, DryRunParam};
 use super::super::input::{Json, Parameters, Segments};
 use super::super::refusal::Refusal;
 use super::super::state::State;
@@ -24,7 +24,7 @@ use super::super::state::State;
 /// `accept_split_brain` is required.
 #[utoipa::path(
     put, path = "/v1/volumes/{name}/split-brain-policy", tag = "volumes", operation_id = "set_split_brain_policy",
-    params(("name" = String, Path, description = "Volume name or ID"), Asked),
+    params(("name" = String, Path, description = "Volume name or ID"), DryRunParam),
     request_body = PolicyChoice,
     responses(
         (status = OK, description = "Done; with `dry_run`: what would be done", body = Answer<PolicyChosen>),
@@ -36,7 +36,7 @@ use super::super::state::State;
 pub(in super::super) async fn set_split_brain_policy(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(choice): Json<PolicyChoice>,
 ) -> Result<axum::Json<Answer<PolicyChosen>>, Refusal> {
     let PolicyChoice { policy, accept_split_brain, by } = choice;
@@ -98,7 +98,7 @@ fn would_choose(volume: &str, policy: copies::SplitBrainPolicy, change: PolicyCh
 /// copy is resynced.
 #[utoipa::path(
     put, path = "/v1/volumes/{name}/split-brain", tag = "volumes", operation_id = "resolve_fork",
-    params(("name" = String, Path, description = "Volume name or ID"), Asked),
+    params(("name" = String, Path, description = "Volume name or ID"), DryRunParam),
     request_body = ForkResolution,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -111,7 +111,7 @@ fn would_choose(volume: &str, policy: copies::SplitBrainPolicy, change: PolicyCh
 pub(in super::super) async fn resolve_fork(
     Extracted(state): Extracted<State>,
     Segments(volume): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(ForkResolution { keep, discard_other }): Json<ForkResolution>,
 ) -> Result<Response, Refusal> {
     if !discard_other {

@@ -23,7 +23,7 @@ fn decision(state: Option<LuState>, transfer: u64) -> Decision {
 }
 
 fn told(agreed: Agreed) -> Reply {
-    Reply::Told(Box::new(Told { agreed, known: true, stored: true }))
+    Reply::MemberReport(Box::new(MemberReport { agreed, known: true, stored: true }))
 }
 
 fn tell(number: u64, to: u16, epoch: u64) -> Query {
@@ -131,10 +131,10 @@ fn the_newest_state_is_brought_to_those_that_lack_it() {
     decider.handle_reply(1, told(agreed(version(7, 3, 3), 1, &[])));
     decider.handle_reply(2, told(newest.clone()));
     // A joiner, which knew more recent changes when it was a member, and lacks others.
-    let unknown = Told { agreed: agreed(version(7, 9, 1), 3, &[]), known: false, stored: true };
-    decider.handle_reply(3, Reply::Told(Box::new(unknown)));
-    let unlearned = Told { agreed: newest.clone(), known: false, stored: true };
-    decider.handle_reply(4, Reply::Told(Box::new(unlearned)));
+    let unknown = MemberReport { agreed: agreed(version(7, 9, 1), 3, &[]), known: false, stored: true };
+    decider.handle_reply(3, Reply::MemberReport(Box::new(unknown)));
+    let unlearned = MemberReport { agreed: newest.clone(), known: false, stored: true };
+    decider.handle_reply(4, Reply::MemberReport(Box::new(unlearned)));
     let newest = offer(7, None, newest);
     let lacking = [take(5, 1, newest.clone()), take(6, 3, newest.clone()), take(7, 4, newest)];
     assert_eq!(asked(&mut decider), lacking);
@@ -150,7 +150,7 @@ fn if_no_member_knows_what_copies_in_sync_have_on_their_disks_counts() {
     let mut learner = Decider::to_learn(ME);
     learner.begin(at(0), Some(Members { in_sync: vec![NodeId(1)], ..members(8, &[1, 2]) }));
     assert_eq!(asked(&mut learner).len(), 2);
-    let unknown = |agreed| Reply::Told(Box::new(Told { agreed, known: false, stored: true }));
+    let unknown = |agreed| Reply::MemberReport(Box::new(MemberReport { agreed, known: false, stored: true }));
     let on_disk = agreed(version(0, 0, 0), 5, &[]);
     learner.handle_reply(1, unknown(on_disk.clone()));
     // The joiner's process knew more recent changes than the disk of the joiner's node, and has missed later
@@ -197,8 +197,8 @@ fn what_changes_nothing_is_answered_at_once_if_all_have_stored_what_they_know() 
         decider.begin(at(0), Some(members(7, &[1, 2])));
         assert_eq!(asked(&mut decider).len(), 2);
         decider.handle_reply(1, told(before()));
-        let knows = Told { agreed: before(), known: true, stored };
-        decider.handle_reply(2, Reply::Told(Box::new(knows)));
+        let knows = MemberReport { agreed: before(), known: true, stored };
+        decider.handle_reply(2, Reply::MemberReport(Box::new(knows)));
         assert_decides(&mut decider);
         decider.handle_decision(at(1), Some(version(7, 4, 3)), decision(None, 9));
         if stored {
@@ -413,8 +413,8 @@ fn a_node_that_learns_brings_the_newest_state_to_all_and_decides_nothing() {
     learner.begin(at(90_000), Some(members(7, &[1, 2])));
     assert_eq!(asked(&mut learner), [tell(1, 1, 7), tell(2, 2, 7)]);
     learner.handle_reply(1, told(before()));
-    let blank = Told { agreed: agreed(version(0, 0, 0), 1, &[]), known: false, stored: true };
-    learner.handle_reply(2, Reply::Told(Box::new(blank)));
+    let blank = MemberReport { agreed: agreed(version(0, 0, 0), 1, &[]), known: false, stored: true };
+    learner.handle_reply(2, Reply::MemberReport(Box::new(blank)));
     assert_eq!(asked(&mut learner), [take(3, 2, offer(7, None, before()))]);
     learner.handle_reply(3, Reply::Taken(true));
     let next = learner.poll();

@@ -45,8 +45,8 @@ fn news(flags: u8) -> Work {
     Work::Install(Box::new(News { state: saved(flags), notices: Vec::new(), abort: Abort::NONE }))
 }
 
-fn told(agreed: Agreed) -> Option<Told> {
-    Some(Told { agreed, known: true, stored: true })
+fn told(agreed: Agreed) -> Option<MemberReport> {
+    Some(MemberReport { agreed, known: true, stored: true })
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn what_was_learned_in_an_epoch_that_is_over_is_not_known() {
         [Work::Store(durable(5)), news(5), Work::AwaitWrites, Work::Answer(false)]
     );
     assert!(!member.is_known());
-    let unknown = Told { agreed: before(), known: false, stored: true };
+    let unknown = MemberReport { agreed: before(), known: false, stored: true };
     assert_eq!(member.tell(&here(8, 5), Epoch(8)), Some(unknown));
 }
 

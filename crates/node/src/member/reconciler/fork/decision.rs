@@ -72,7 +72,7 @@ pub(super) enum Phase {
 
 /// What the record says about the fork as a split brain, as far as this node follows the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum RecordedSplit {
     /// Nothing.
     Nothing,
     /// It is one, and an administrator has to decide.
@@ -89,7 +89,7 @@ pub(super) struct Look {
     /// It says that the fork is void.
     pub(super) void: bool,
     /// What it says about the fork as a split brain.
-    pub(super) said: Said,
+    pub(super) said: RecordedSplit,
 }
 
 /// The next step.
@@ -246,14 +246,14 @@ impl Fork {
     }
 
     /// Whether the fork is a split, and no administrator has decided on it yet.
-    fn awaits_decision(&self, said: Said) -> bool {
+    fn awaits_decision(&self, said: RecordedSplit) -> bool {
         let rests = self.phase == Phase::Left || self.phase == Phase::Frozen && self.record.split;
-        rests && said == Said::Undecided
+        rests && said == RecordedSplit::Undecided
     }
 
     /// How the fork is settled by the newest entry of the record (F7).
-    pub(super) fn settle(&self, newest: Newest, said: Said) -> Verdict {
-        let is_decided = matches!(said, Said::Keep(_)) && self.record.split;
+    pub(super) fn settle(&self, newest: Newest, said: RecordedSplit) -> Verdict {
+        let is_decided = matches!(said, RecordedSplit::Keep(_)) && self.record.split;
         match newest {
             Newest::Deleted { gone } if !self.acted || gone => Verdict::Drop,
             Newest::Deleted { .. } => Verdict::Outlive,
@@ -263,7 +263,7 @@ impl Fork {
             Newest::InSync(_) => Verdict::Win,
             // A decision made while hosts may still have been served here does not cover what they have
             // written since (F10).
-            Newest::Outside if said == Said::Keep(self.record.without) => {
+            Newest::Outside if said == RecordedSplit::Keep(self.record.without) => {
                 let covers = self.record.split || makes(Canary::ForkWordEarly);
                 if covers { Verdict::GiveUp } else { Verdict::Freeze }
             }
@@ -273,14 +273,14 @@ impl Fork {
 
     /// What becomes of it, now that it serves no host any more. `served`: a host was served in this life;
     /// `decided_in`: the epoch of the last change of reservations here (F8).
-    pub(super) fn judge(&self, served: bool, decided_in: Epoch, said: Said) -> Judgement {
+    pub(super) fn judge(&self, served: bool, decided_in: Epoch, said: RecordedSplit) -> Judgement {
         let used = self.inherited || self.acted && (served || decided_in.0 >= self.record.epoch);
         if !used || makes(Canary::ForkUnused) {
             return Judgement::Unused;
         }
         match said {
-            Said::Undecided => Judgement::WriteSplit,
-            Said::Nothing | Said::Keep(_) => Judgement::SaySplit,
+            RecordedSplit::Undecided => Judgement::WriteSplit,
+            RecordedSplit::Nothing | RecordedSplit::Keep(_) => Judgement::SaySplit,
         }
     }
 }

@@ -8,7 +8,7 @@ use store::VolumeId;
 
 use super::super::{Kept, RECORD_DEADLINE, Reconciler, json};
 use super::begin::is_well;
-use super::decision::{Fork, Judgement, Look, Newest, Phase, Said, Step, Verdict};
+use super::decision::{Fork, Judgement, Look, Newest, Phase, RecordedSplit, Step, Verdict};
 use super::{ASK_RECORD, attach};
 use crate::control::Control;
 use crate::copies::cause::Cause;
@@ -118,10 +118,12 @@ impl Reconciler {
     }
 
     /// What the record says about the fork as a split, as far as this node follows the record.
-    fn said_of_split(&self, id: VolumeId, fork: &ForkRecord) -> Said {
+    fn said_of_split(&self, id: VolumeId, fork: &ForkRecord) -> RecordedSplit {
         match self.get::<SplitEntry>(&split_key(id)) {
-            Some((split, _)) if split.epoch == fork.epoch => split.keep.map_or(Said::Undecided, Said::Keep),
-            _ => Said::Nothing,
+            Some((split, _)) if split.epoch == fork.epoch => {
+                split.keep.map_or(RecordedSplit::Undecided, RecordedSplit::Keep)
+            }
+            _ => RecordedSplit::Nothing,
         }
     }
 
@@ -183,7 +185,12 @@ impl Reconciler {
 
     /// Stops serving hosts, because the other node has continued. Then ends the fork, or turns it into a
     /// split.
-    async fn lose(self: &Rc<Self>, id: VolumeId, said: Said, revision: cluster::Revision) -> Option<()> {
+    async fn lose(
+        self: &Rc<Self>,
+        id: VolumeId,
+        said: RecordedSplit,
+        revision: cluster::Revision,
+    ) -> Option<()> {
         self.forks.change(id, Fork::freeze);
         let served = self.stop_serving(id).await?;
         let decided_in = self.volumes.borrow().get(&id)?.agreement.decided_in();

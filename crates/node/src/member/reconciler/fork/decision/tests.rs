@@ -42,7 +42,7 @@ fn frozen(split: bool) -> Fork {
 }
 
 /// The record answers, and says nothing about the fork.
-const ANSWERS: Look = Look { quorum: true, void: false, said: Said::Nothing };
+const ANSWERS: Look = Look { quorum: true, void: false, said: RecordedSplit::Nothing };
 const SILENT: Look = Look { quorum: false, ..ANSWERS };
 
 #[test]
@@ -68,7 +68,7 @@ fn nothing_is_done_before_it_is_known_whether_a_fork_is_written_down() {
     let fork = Fork::begun(record());
     for quorum in [false, true] {
         for void in [false, true] {
-            assert_eq!(fork.look(Look { quorum, void, said: Said::Nothing }), Step::Wait);
+            assert_eq!(fork.look(Look { quorum, void, said: RecordedSplit::Nothing }), Step::Wait);
         }
     }
 }
@@ -92,7 +92,7 @@ fn a_node_that_was_heard_meanwhile_or_is_out_by_the_record_does_not_act() {
         assert!(!fork.handle_written(heard, named));
         assert_eq!(fork.phase(), Phase::Dormant);
         // No host was served: nothing is lost with it.
-        assert_eq!(fork.judge(false, Epoch(PARENT), Said::Nothing), Judgement::Unused);
+        assert_eq!(fork.judge(false, Epoch(PARENT), RecordedSplit::Nothing), Judgement::Unused);
         assert_eq!(fork.look(SILENT), Step::Resume);
     }
 }
@@ -120,7 +120,9 @@ fn the_record_is_followed_only_where_it_has_the_copy_in_sync_after_the_fork() {
 #[test]
 fn a_node_that_the_record_has_in_sync_wins() {
     for fork in [going(), Fork::found(record()), frozen(false)] {
-        for said in [Said::Nothing, Said::Undecided, Said::Keep(A), Said::Keep(B)] {
+        for said in
+            [RecordedSplit::Nothing, RecordedSplit::Undecided, RecordedSplit::Keep(A), RecordedSplit::Keep(B)]
+        {
             assert_eq!(fork.settle(Newest::InSync(Epoch(PARENT)), said), Verdict::Win);
             assert_eq!(fork.settle(Newest::InSync(Epoch(PARENT + 3)), said), Verdict::Win);
             assert_eq!(fork.settle(Newest::InSync(Epoch(FORK + 1)), said), Verdict::End);
@@ -131,7 +133,7 @@ fn a_node_that_the_record_has_in_sync_wins() {
 #[test]
 fn a_node_that_the_record_has_out_of_sync_stops_before_anything_else() {
     for fork in [going(), Fork::found(record()), frozen(false)] {
-        for said in [Said::Nothing, Said::Undecided, Said::Keep(B)] {
+        for said in [RecordedSplit::Nothing, RecordedSplit::Undecided, RecordedSplit::Keep(B)] {
             assert_eq!(fork.settle(Newest::Outside, said), Verdict::Freeze);
         }
     }
@@ -140,79 +142,86 @@ fn a_node_that_the_record_has_out_of_sync_stops_before_anything_else() {
 #[test]
 fn what_no_host_has_seen_is_discarded() {
     let fork = frozen(false);
-    assert_eq!(fork.judge(false, Epoch(PARENT), Said::Nothing), Judgement::Unused);
-    assert_eq!(fork.judge(true, Epoch(PARENT), Said::Nothing), Judgement::SaySplit);
-    assert_eq!(fork.judge(false, Epoch(FORK), Said::Nothing), Judgement::SaySplit, "a reservation");
+    assert_eq!(fork.judge(false, Epoch(PARENT), RecordedSplit::Nothing), Judgement::Unused);
+    assert_eq!(fork.judge(true, Epoch(PARENT), RecordedSplit::Nothing), Judgement::SaySplit);
+    assert_eq!(fork.judge(false, Epoch(FORK), RecordedSplit::Nothing), Judgement::SaySplit, "a reservation");
 }
 
 #[test]
 fn what_nobody_knows_counts_as_used() {
-    assert_eq!(Fork::found(record()).judge(false, Epoch(PARENT), Said::Nothing), Judgement::SaySplit);
+    assert_eq!(
+        Fork::found(record()).judge(false, Epoch(PARENT), RecordedSplit::Nothing),
+        Judgement::SaySplit
+    );
     let mut fork = going();
     fork.handle_closed();
     fork.freeze();
-    assert_eq!(fork.judge(false, Epoch(PARENT), Said::Nothing), Judgement::SaySplit);
+    assert_eq!(fork.judge(false, Epoch(PARENT), RecordedSplit::Nothing), Judgement::SaySplit);
     // Not if it has not acted: there is nothing that anybody could have seen.
     let mut fork = Fork::begun(record());
     fork.handle_closed();
     fork.handle_written(true, true);
-    assert_eq!(fork.judge(false, Epoch(PARENT), Said::Nothing), Judgement::Unused);
+    assert_eq!(fork.judge(false, Epoch(PARENT), RecordedSplit::Nothing), Judgement::Unused);
 }
 
 #[test]
 fn a_split_is_said_then_written_down_then_left_to_an_administrator() {
     let mut fork = frozen(false);
     assert_eq!(fork.look(ANSWERS), Step::Settle);
-    assert_eq!(fork.judge(true, Epoch(PARENT), Said::Nothing), Judgement::SaySplit);
-    let said = Look { said: Said::Undecided, ..ANSWERS };
+    assert_eq!(fork.judge(true, Epoch(PARENT), RecordedSplit::Nothing), Judgement::SaySplit);
+    let said = Look { said: RecordedSplit::Undecided, ..ANSWERS };
     assert_eq!(fork.look(said), Step::Settle, "this node's record does not say it yet");
-    assert_eq!(fork.judge(true, Epoch(PARENT), Said::Undecided), Judgement::WriteSplit);
+    assert_eq!(fork.judge(true, Epoch(PARENT), RecordedSplit::Undecided), Judgement::WriteSplit);
     assert!(!fork.rests(FORK));
     fork.handle_split_written();
     assert_eq!(fork.look(said), Step::Wait);
     assert!(fork.rests(FORK) && !fork.rests(FORK + 1));
-    let decided = Look { said: Said::Keep(A), ..ANSWERS };
+    let decided = Look { said: RecordedSplit::Keep(A), ..ANSWERS };
     assert_eq!(fork.look(decided), Step::Settle);
-    assert_eq!(fork.settle(Newest::Outside, Said::Keep(A)), Verdict::GiveUp);
+    assert_eq!(fork.settle(Newest::Outside, RecordedSplit::Keep(A)), Verdict::GiveUp);
 }
 
 /// As if the node had been lost between any two steps, with whatever its own record says by then.
 #[test]
 fn a_later_life_comes_to_the_same_end() {
     let later = Fork::found(record());
-    assert_eq!(later.settle(Newest::Outside, Said::Undecided), Verdict::Freeze);
+    assert_eq!(later.settle(Newest::Outside, RecordedSplit::Undecided), Verdict::Freeze);
     let mut later = later;
     later.freeze();
-    assert_eq!(later.judge(false, Epoch(PARENT), Said::Undecided), Judgement::WriteSplit);
+    assert_eq!(later.judge(false, Epoch(PARENT), RecordedSplit::Undecided), Judgement::WriteSplit);
     let later = Fork::found(ForkRecord { split: true, ..record() });
-    assert_eq!(later.settle(Newest::Outside, Said::Keep(A)), Verdict::GiveUp);
-    assert_eq!(later.settle(Newest::Outside, Said::Undecided), Verdict::Freeze, "hosts are not served");
+    assert_eq!(later.settle(Newest::Outside, RecordedSplit::Keep(A)), Verdict::GiveUp);
+    assert_eq!(
+        later.settle(Newest::Outside, RecordedSplit::Undecided),
+        Verdict::Freeze,
+        "hosts are not served"
+    );
 }
 
 #[test]
 fn a_decision_that_came_too_early_is_revoked() {
     for fork in [going(), frozen(false), Fork::found(record())] {
-        assert_eq!(fork.settle(Newest::Outside, Said::Keep(A)), Verdict::Freeze);
-        assert_eq!(fork.judge(true, Epoch(PARENT), Said::Keep(A)), Judgement::SaySplit);
+        assert_eq!(fork.settle(Newest::Outside, RecordedSplit::Keep(A)), Verdict::Freeze);
+        assert_eq!(fork.judge(true, Epoch(PARENT), RecordedSplit::Keep(A)), Judgement::SaySplit);
     }
 }
 
 #[test]
 fn what_was_removed_or_deleted_meanwhile_is_kept() {
     let used = going();
-    assert_eq!(used.settle(Newest::Removed, Said::Nothing), Verdict::Leave);
-    assert_eq!(used.settle(Newest::Removed, Said::Keep(A)), Verdict::Leave, "that came too early");
-    assert_eq!(frozen(true).settle(Newest::Removed, Said::Keep(A)), Verdict::Drop);
-    assert_eq!(used.settle(Newest::Deleted { gone: false }, Said::Nothing), Verdict::Outlive);
-    assert_eq!(used.settle(Newest::Deleted { gone: true }, Said::Nothing), Verdict::Drop);
+    assert_eq!(used.settle(Newest::Removed, RecordedSplit::Nothing), Verdict::Leave);
+    assert_eq!(used.settle(Newest::Removed, RecordedSplit::Keep(A)), Verdict::Leave, "that came too early");
+    assert_eq!(frozen(true).settle(Newest::Removed, RecordedSplit::Keep(A)), Verdict::Drop);
+    assert_eq!(used.settle(Newest::Deleted { gone: false }, RecordedSplit::Nothing), Verdict::Outlive);
+    assert_eq!(used.settle(Newest::Deleted { gone: true }, RecordedSplit::Nothing), Verdict::Drop);
     let unused = Fork::begun(record());
     for newest in [Newest::Removed, Newest::Deleted { gone: false }] {
-        assert_eq!(unused.settle(newest, Said::Nothing), Verdict::Drop);
+        assert_eq!(unused.settle(newest, RecordedSplit::Nothing), Verdict::Drop);
     }
     let mut left = going();
     left.leave();
-    assert_eq!(left.look(Look { said: Said::Undecided, ..ANSWERS }), Step::Wait);
-    assert_eq!(left.look(Look { said: Said::Keep(A), ..ANSWERS }), Step::Settle);
+    assert_eq!(left.look(Look { said: RecordedSplit::Undecided, ..ANSWERS }), Step::Wait);
+    assert_eq!(left.look(Look { said: RecordedSplit::Keep(A), ..ANSWERS }), Step::Settle);
     assert_eq!(left.look(ANSWERS), Step::Settle, "the record does not say it yet");
 }
 
