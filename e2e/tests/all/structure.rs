@@ -30,6 +30,32 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("e2e", &["base", "rt", "proto", "store", "node", "initiator", "api"]),
 ];
 
+/// The rooms of `node` (`ARCHITECTURE.md`), and which others each may use: here, too, arrows point down only.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("data", &[]),
+    ("copies", &["data"]),
+    ("attach", &["data"]),
+    ("iscsi", &["attach", "data"]),
+    ("member", &["attach", "copies", "data"]),
+    ("control", &["attach", "copies", "data", "iscsi", "member"]),
+];
+/// Arrows between rooms that still point up, and how many files they begin in. None may be added.
+const UPWARD: &[(&str, &str, usize)] = &[
+    ("data", "control", 2),
+    ("data", "copies", 1),
+    ("copies", "control", 5),
+    ("copies", "member", 1),
+    ("attach", "control", 1),
+    ("attach", "iscsi", 3),
+    ("iscsi", "control", 3),
+    ("member", "control", 10),
+    ("member", "iscsi", 1),
+];
+/// How often a room below `control` still looks up what it uses (`Shard::current()` and the like) instead of
+/// being given it. These numbers may only fall.
+const CURRENT: &[(&str, usize)] =
+    &[("data", 4), ("copies", 35), ("attach", 14), ("iscsi", 25), ("member", 43)];
+
 /// Crates that may contain `unsafe`.
 const UNSAFE_CRATES: &[&str] = &["base", "rt"];
 /// Files elsewhere that may contain it, each with its reason.
@@ -105,6 +131,42 @@ fn crates_use_only_what_is_below_them() {
                 assert!(may_use.contains(&used.as_str()), "{name} must not use {used}: arrows point down");
             }
         }
+    }
+}
+
+#[test]
+fn arrows_between_the_rooms_of_node_point_down() {
+    let mut upward: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for (path, source) in sources().iter().filter(|(path, _)| !is_test(path)) {
+        let Some((room, below)) = room_of(path) else { continue };
+        for (other, _) in ROOMS.iter().filter(|(other, _)| *other != room && !below.contains(other)) {
+            let (inside, whole) = (format!("crate::{other}::"), format!("crate::{other};"));
+            if production_lines(source).any(|line| line.contains(&inside) || line.contains(&whole)) {
+                *upward.entry((room, *other)).or_default() += 1;
+            }
+        }
+    }
+    for ((from, to), files) in &upward {
+        let known = UPWARD.iter().find(|(room, other, _)| room == from && other == to);
+        let most = known.map_or(0, |(_, _, files)| *files);
+        assert!(*files <= most, "{from} must not use {to}: {files} files do, at most {most} may");
+    }
+    for (from, to, _) in UPWARD {
+        assert!(upward.contains_key(&(*from, *to)), "{from} no longer uses {to}: remove it from the list");
+    }
+}
+
+#[test]
+fn rooms_below_control_are_given_what_they_use() {
+    let sources = sources();
+    for (room, most) in CURRENT {
+        let of_room = sources.iter().filter(|(path, _)| !is_test(path));
+        let of_room = of_room.filter(|(path, _)| room_of(path).is_some_and(|(of, _)| of == *room));
+        let lines = of_room.flat_map(|(_, source)| production_lines(source));
+        let found: usize = lines
+            .map(|line| line.matches("::current()").count() + line.matches("::try_current()").count())
+            .sum();
+        assert!(found <= *most, "{room} looks up what it uses {found} times, at most {most} may be: pass it");
     }
 }
 
@@ -263,6 +325,19 @@ fn code_lines(source: &str) -> impl Iterator<Item = (usize, &str)> {
         let code = line.split(" //").next().unwrap_or(line);
         (number, code)
     })
+}
+
+/// The room of `node` that a file is in, and which others it may use.
+fn room_of(path: &Path) -> Option<(&'static str, &'static [&'static str])> {
+    let inside = path.strip_prefix(root().join("crates/node/src")).ok()?;
+    let first = inside.components().next()?.as_os_str().to_str()?;
+    ROOMS.iter().copied().find(|(room, _)| *room == first)
+}
+
+/// Lines without comments, outside of test modules.
+fn production_lines(source: &str) -> impl Iterator<Item = &str> {
+    let in_tests = lines_of_test_modules(source);
+    code_lines(source).filter(move |(number, _)| !in_tests.contains(number)).map(|(_, line)| line)
 }
 
 /// The folder below `crates`, or the top folder.
