@@ -20,7 +20,8 @@ fn a_moved_block_that_has_rotted_is_read_where_it_was() {
         let inner = &log.inner;
         inner.merge_all().await.unwrap();
         idle(&slice).await;
-        let (branch, _) = *inner.state.borrow().leaves.first_key_value().unwrap().0;
+        let (leaf_era, _) = *inner.state.borrow().leaves.first_key_value().unwrap().0;
+        let (branch, era) = (leaf_era.branch, leaf_era.number);
         let stored = inner.spots(branch, 1..2).await.unwrap()[0].stored().unwrap();
         let (disk, _, at) = inner.locate(stored.place).unwrap();
         let data = disk.read(at, Buf::uncleared(BLOCK as usize)).await.unwrap().share();
@@ -32,7 +33,8 @@ fn a_moved_block_that_has_rotted_is_read_where_it_was() {
             state.segments.used[&stored.place.segment].generation
         };
         let (from, crc) = (stored.place, stored.crc);
-        let moved = inner.survivors_record(vec![Survivor { branch, block: 1, from, generation, crc, data }]);
+        let moved =
+            inner.survivors_record(vec![Survivor { branch, era, block: 1, from, generation, crc, data }]);
         let moved = moved.unwrap();
         let to = moved.0.place.next();
         inner.write_survivors(moved).await.unwrap();
