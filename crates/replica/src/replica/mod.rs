@@ -644,7 +644,7 @@ impl Replica {
         let Replica { pending_acks, table, joiner, sources, epochs, linked, synced, .. } = self;
         let (invalid, valid) = table.count();
         format!(
-            "rounds {rounds:?}, {debts:?}, {invalid} blocks' entries invalid, {valid} valid, {joiner:?}, {sources:?}, {epochs:?}, linked {linked:?}, synced {synced:?}"
+            "rounds {rounds:?}, {pending_acks:?}, {invalid} blocks' entries invalid, {valid} valid, {joiner:?}, {sources:?}, {epochs:?}, linked {linked:?}, synced {synced:?}"
         )
     }
 

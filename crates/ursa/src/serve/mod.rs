@@ -135,7 +135,7 @@ fn run(settings: Settings, wanted: StartSpec) -> Result<(), ServeError> {
         http::peer_queries(history.clone(), Arc::clone(&live), Arc::clone(&opened), Arc::clone(&inquiries));
     let devices = devices::devices().map_err(ServeError::Control)?;
     let config = Arc::new(node::Config {
-        show,
+        peer_queries,
         execute_forwarded: forwarding.execute_forwarded(),
         devices,
         ..settings.node.clone()

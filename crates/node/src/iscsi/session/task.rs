@@ -39,7 +39,7 @@ impl Session {
         lun: [u8; 8],
         abort: Vec<CommandId>,
     ) {
-        tracing::info!(tsih = self.birth.tsih, ?function, commands = abort.len(), "task management");
+        tracing::info!(tsih = self.parameters.tsih, ?function, commands = abort.len(), "task management");
         self.stop_these(&abort);
         let mut work = pin!(async {
             self.ended(&abort).await;
@@ -71,7 +71,7 @@ impl Session {
             Ok(response) => response,
             Err(rt::Elapsed) => {
                 tracing::error!(
-                    tsih = self.birth.tsih,
+                    tsih = self.parameters.tsih,
                     ?function,
                     "timed out aborting commands: they do not return from their disk, or from another node; the session is ended"
                 );
@@ -82,7 +82,7 @@ impl Session {
         let has_come = || !self.brain.borrow().awaits_data(id);
         if rt::timeout(DATA_DEADLINE, self.arrived.until(has_come)).await.is_err() {
             tracing::debug!(
-                tsih = self.birth.tsih,
+                tsih = self.parameters.tsih,
                 ?function,
                 "data of the aborted commands did not arrive in time"
             );
