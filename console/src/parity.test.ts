@@ -297,7 +297,7 @@ describe('the console', () => {
 describe('the command line', () => {
   const methods = callsOfClient()
   const withoutTests = (source: string) => source.replace(/#\[cfg\(test\)\]\nmod tests \{.*/s, '')
-  const sourcesOfCommandLine = sources('crates/ursa/src/cli', (name) => name.endsWith('.rs') && !name.endsWith('tests.rs')).map(withoutTests)
+  const sourcesOfCommandLine = sources('crates/cli/src', (name) => name.endsWith('.rs') && !name.endsWith('tests.rs')).map(withoutTests)
   const used = new Set(sourcesOfCommandLine.flatMap((source) => [...source.matchAll(/\bclient\s*\.(\w+)\(/g)].map(([, name]) => name!)))
   const made = [...methods].filter(([name]) => used.has(name)).flatMap(([, calls]) => calls)
 

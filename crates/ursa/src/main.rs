@@ -1,32 +1,17 @@
 //! `ursa`: a node (`ursa serve`), the command line that talks to it, and tools that use any iSCSI target
 //! (`ursa attach`, `ursa bench`).
 //!
-//! Only this crate uses threads, files and tokio. The crate `node` implements a node, and reaches disks and
-//! the network through `rt`.
+//! The crates `server`, `cli` and `tools` implement them; here is only how they are called. These three use
+//! threads, files and tokio; what is below them reaches disks and the network through `rt`.
 
-mod attach;
-mod block_devices;
-mod cli;
-mod clock;
-mod devices;
-mod drill;
-mod duration;
-mod flow;
-mod history;
-mod host_setup;
-mod http;
-mod loss;
-mod metrics;
-mod priority;
-mod same_names;
+mod arguments;
+mod manual;
 #[cfg(test)]
-mod samples;
-mod serve;
-mod signals;
-mod size;
-mod watcher;
+mod mentioned;
 
 use std::process::ExitCode;
+
+use server::watcher;
 
 /// mimalloc: besides being fast, it asks for huge pages, which make a core's access to RAM volumes a fifth
 /// faster.
@@ -34,5 +19,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    watcher::main_if_asked().unwrap_or_else(cli::main)
+    watcher::main_if_asked().unwrap_or_else(arguments::main)
 }

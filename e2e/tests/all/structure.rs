@@ -23,7 +23,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("initiator", &["base", "rt", "proto"]),
     ("bench", &["base", "rt", "proto", "initiator"]),
     ("api", &["https"]),
-    ("ursa", &["base", "rt", "proto", "store", "node", "initiator", "bench", "api"]),
+    ("terms", &["api"]),
+    ("server", &["base", "rt", "store", "node", "api", "terms"]),
+    ("cli", &["base", "node", "api", "terms"]),
+    ("tools", &["base", "rt", "initiator", "bench", "api", "terms", "cli"]),
+    ("ursa", &["api", "terms", "server", "cli", "tools"]),
     ("sim", &["base", "rt", "proto", "replica", "cluster", "store", "node", "initiator"]),
     ("fuzzing", &["base", "proto", "replica", "link", "cluster", "store", "node", "initiator"]),
     ("mutants", &[]),
@@ -62,12 +66,12 @@ const UNSAFE_CRATES: &[&str] = &["base", "rt"];
 const UNSAFE_FILES: &[(&str, &str)] = &[
     ("structure.rs", "it looks for the word"),
     ("node/tests/all/memory.rs", "counts what is allocated, which only an allocator can"),
-    ("ursa/src/drill/fleet.rs", "has the kernel end a drill's nodes with it, between fork and exec"),
+    ("tools/src/drill/fleet.rs", "has the kernel end a drill's nodes with it, between fork and exec"),
     (
-        "ursa/src/devices/announce.rs",
+        "server/src/devices/announce.rs",
         "tells neighbours by ARP, for whose sockets std and rustix have no addresses",
     ),
-    ("ursa/src/watcher/watch.rs", "has a process of its own ignore the signals that end a service"),
+    ("server/src/watcher/watch.rs", "has a process of its own ignore the signals that end a service"),
     ("ursa/tests/all/no_io_uring.rs", "takes io_uring from a process, between fork and exec"),
     ("initiator/examples/load.rs", "reads the CPU clock of its own thread, which std cannot"),
 ];

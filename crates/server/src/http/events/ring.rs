@@ -1,0 +1,389 @@
+//! The events that a node keeps in memory.
+//!
+//! They are numbered without gaps. The first number after a start is derived from the time, so it is above
+//! all numbers from before a restart. So a reader that names the last event it has seen learns whether it has
+//! missed any.
+//!
+//! The ring has the number of the node, which all of its events get when they are read: a node that joins a
+//! cluster gets another number, and its events are its own all the same.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::node::events::code::{INITIATOR_DENIED, JOIN_REFUSED, Severity as NodeSeverity};
+use ::node::events::{Code, Event as Happened};
+use api::{DiskRange, Event, Severity};
+use serde::{Deserialize, Serialize};
+use terms::clock::unix_now;
+use tokio::sync::watch;
+
+use super::filter::EventFilter;
+use super::{EVENTS_DROPPED, LOGIN_THROTTLED};
+
+/// The number of events that are kept: some 400 bytes each, so 2 MiB.
+pub(super) const EVENTS_MAX: usize = 4096;
+
+/// The first event number is the time in seconds times this. No node has as many events per second.
+const NUMBERS_PER_SECOND: u64 = 1 << 20;
+
+/// The number of events of one code per minute, so that one code cannot push out all others. The limit is
+/// lower for events that unauthenticated clients can cause.
+const OF_CODE_MAX: usize = 512;
+const UNAUTHENTICATED_MAX: usize = 10;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The events of a node; see the module.
+pub struct Ring {
+    kept: Mutex<Remembered>,
+    /// The number of the newest event; `None`: there will be no more.
+    newest: watch::Sender<Option<u64>>,
+}
+
+/// Some of a node's events, the oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::http) struct Page {
+    pub(super) items: Vec<Event>,
+    /// Whether events after the named one have been dropped, or the named one is not an event of this node.
+    pub(super) gap: bool,
+    /// The number of the last event in `items`, or of the newest event if there are no more.
+    pub(super) next: u64,
+}
+
+struct Remembered {
+    events: VecDeque<Event>,
+    /// The number of the node.
+    node: u16,
+    /// The number of the next event.
+    next: u64,
+    /// The number of events of each code since `since`, kept or not.
+    counted: BTreeMap<&'static str, usize>,
+    since: Instant,
+}
+
+impl Ring {
+    /// An empty ring of a node that started at this time.
+    pub fn new(unix_seconds: u64) -> Ring {
+        let next = unix_seconds * NUMBERS_PER_SECOND;
+        let (events, counted) = (VecDeque::new(), BTreeMap::new());
+        let kept = Remembered { events, node: 1, next, counted, since: Instant::now() };
+        Ring { kept: Mutex::new(kept), newest: watch::Sender::new(Some(next - 1)) }
+    }
+
+    /// Notes the number of the node.
+    pub(super) fn is_of(&self, node: u16) {
+        self.kept().node = node;
+    }
+
+    /// Adds an event that happened this long ago.
+    pub(in crate::http) fn tell(&self, age: Duration, event: Happened) {
+        let mut kept = self.kept();
+        kept.end_minute();
+        let max = most_in_a_minute(event.code.as_str());
+        let count = kept.counted.entry(event.code.as_str()).or_default();
+        *count += 1;
+        if *count <= max {
+            kept.push(age, event);
+        }
+        self.newest.send_replace(Some(kept.next - 1));
+    }
+
+    /// At the end of a minute, adds events that say how many were omitted in it.
+    pub(super) fn tell_left_out(&self) {
+        let mut kept = self.kept();
+        let before = kept.next;
+        kept.end_minute();
+        if kept.next != before {
+            self.newest.send_replace(Some(kept.next - 1));
+        }
+    }
+
+    /// There will be no more events: streams end.
+    pub fn close(&self) {
+        self.newest.send_replace(None);
+    }
+
+    /// Waits until there will be no more events.
+    pub(in crate::http) async fn closed(&self) {
+        // The sender is part of `self`, so it is not dropped meanwhile.
+        let _ = self.newest.subscribe().wait_for(Option::is_none).await;
+    }
+
+    /// Notifies of new events: the number of the newest, `None` at the end.
+    pub(super) fn watch(&self) -> watch::Receiver<Option<u64>> {
+        self.newest.subscribe()
+    }
+
+    /// At most `limit` of the wanted events after the one with this number; without a number, the newest.
+    pub(super) fn after(&self, after: Option<u64>, limit: usize, wanted: &EventFilter) -> Page {
+        let kept = self.kept();
+        let (last, oldest) = (kept.next - 1, kept.next - kept.events.len() as u64);
+        let (skipped, gap) = match after {
+            // A reader that has seen nothing yet gets what is there.
+            None | Some(0) => (0, false),
+            Some(after) if after > last || after + 1 < oldest => (0, true),
+            Some(after) => ((after + 1 - oldest) as usize, false),
+        };
+        let found = kept.events.iter().skip(skipped).filter(|event| wanted.has(event));
+        let items = kept.told(match after {
+            None => newest(found, limit),
+            Some(_) => found.take(limit).cloned().collect(),
+        });
+        // With fewer than `limit` items, all events were searched.
+        let next = items.last().filter(|_| items.len() >= limit).map_or(last, |event| event.id);
+        Page { gap, next, items }
+    }
+
+    /// The newest wanted events up to this time, in seconds since 1970; at most `limit`.
+    pub(super) fn until(&self, until: u64, limit: usize, wanted: &EventFilter) -> Page {
+        let kept = self.kept();
+        let happened = kept.events.iter().filter(|event| event.at <= until && wanted.has(event));
+        let items = kept.told(newest(happened, limit));
+        Page { gap: false, next: items.last().map_or(kept.next - 1, |event| event.id), items }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Remembered> {
+        // Each statement leaves the contents consistent, even if its thread panics later.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Remembered {
+    /// The events as they are told: with the number of this node, which reports them.
+    fn told(&self, mut events: Vec<Event>) -> Vec<Event> {
+        for event in &mut events {
+            event.seen_by = vec![self.node];
+            // A change of the record belongs to all nodes, so it is not about the node that reports it.
+            event.node = event.node.or(event.revision.is_none().then_some(self.node));
+        }
+        events
+    }
+
+    fn push(&mut self, age: Duration, event: Happened) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+        }
+        let Happened { code, subject, volume, cause, node, revision, range, text } = event;
+        self.events.push_back(Event {
+            id: self.next,
+            at: unix_now().saturating_sub(age.as_secs()),
+            severity: severity(code),
+            code: code.as_str().to_owned(),
+            cause: cause.map(str::to_owned),
+            subject: Some(subject).filter(|subject| !subject.is_empty()),
+            subject_id: volume.map(|id| id.to_string()),
+            text,
+            action: code.action().map(str::to_owned),
+            node,
+            revision,
+            range: range.map(|range| Box::new(shown_range(range))),
+            seen_by: Vec::new(),
+        });
+        self.next += 1;
+    }
+
+    fn end_minute(&mut self) {
+        if self.since.elapsed() < MINUTE {
+            return;
+        }
+        self.since = Instant::now();
+        for (code, count) in std::mem::take(&mut self.counted) {
+            let max = most_in_a_minute(code);
+            if count > max {
+                let text = format!("{} more {code} events within a minute are omitted here", count - max);
+                self.push(Duration::ZERO, Happened::new(EVENTS_DROPPED, code, text).because("too_many"));
+            }
+        }
+    }
+}
+
+fn shown_range(range: ::node::copies::DiskRange) -> DiskRange {
+    let ::node::copies::DiskRange { node, pool, disk, offset, len, lba, blocks } = range;
+    DiskRange { node, pool, disk, offset, len, lba, blocks }
+}
+
+/// The number of events of this code that are kept per minute.
+fn most_in_a_minute(code: &str) -> usize {
+    let is_unauthenticated =
+        [INITIATOR_DENIED, JOIN_REFUSED, LOGIN_THROTTLED].iter().any(|of| of.as_str() == code);
+    if is_unauthenticated { UNAUTHENTICATED_MAX } else { OF_CODE_MAX }
+}
+
+/// The last `limit` of these, in their order.
+fn newest<'a>(events: impl DoubleEndedIterator<Item = &'a Event>, limit: usize) -> Vec<Event> {
+    let mut items: Vec<Event> = events.rev().take(limit).cloned().collect();
+    items.reverse();
+    items
+}
+
+fn severity(code: Code) -> Severity {
+    match code.severity() {
+        NodeSeverity::Info => Severity::Info,
+        NodeSeverity::Warning => Severity::Warning,
+        NodeSeverity::Critical => Severity::Critical,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::node::events::code::{VOLUME_CREATED, VOLUME_RENAMED};
+    use store::VolumeId;
+
+    use super::*;
+
+    const START: u64 = 1_800_000_000;
+
+    const ALL: EventFilter = EventFilter { subject: None, severity: None };
+
+    fn made(name: &str) -> Happened {
+        Happened::new(VOLUME_CREATED, name, "it was made")
+    }
+
+    fn subjects(events: &Page) -> Vec<&str> {
+        events.items.iter().filter_map(|event| event.subject.as_deref()).collect()
+    }
+
+    #[test]
+    fn a_reader_that_names_its_last_event_misses_none() {
+        let ring = Ring::new(START);
+        ring.is_of(2);
+        let nothing = ring.after(None, 10, &ALL);
+        assert_eq!((nothing.items.len(), nothing.gap), (0, false));
+        for name in ["a", "b", "c"] {
+            ring.tell(Duration::ZERO, made(name));
+        }
+        let newest = ring.after(None, 2, &ALL);
+        assert_eq!((subjects(&newest), newest.gap), (vec!["b", "c"], false));
+        let all = ring.after(Some(nothing.next), 10, &ALL);
+        assert_eq!((subjects(&all), all.gap), (vec!["a", "b", "c"], false));
+        assert_eq!(all.items[0].node, Some(2));
+        let page = ring.after(Some(nothing.next), 2, &ALL);
+        assert_eq!(subjects(&page), ["a", "b"]);
+        assert_eq!(subjects(&ring.after(Some(page.next), 2, &ALL)), ["c"]);
+        assert_eq!(subjects(&ring.after(Some(all.next), 2, &ALL)), Vec::<&str>::new());
+        assert_eq!(ring.after(Some(all.next), 2, &ALL).next, all.next);
+    }
+
+    #[test]
+    fn events_of_the_record_concern_only_the_node_they_name() {
+        let ring = Ring::new(START);
+        ring.tell(Duration::ZERO, made("a").of_revision(Some(7)));
+        ring.tell(Duration::ZERO, made("b").of_revision(Some(8)).of_node(3));
+        ring.tell(Duration::ZERO, made("c"));
+        // The node joins a cluster.
+        for node in [1, 2] {
+            ring.is_of(node);
+            let page = ring.after(None, 10, &ALL);
+            let said = page.items.into_iter().map(|event| (event.node, event.revision, event.seen_by));
+            let seen_by = || vec![node];
+            let expected =
+                [(None, Some(7), seen_by()), (Some(3), Some(8), seen_by()), (Some(node), None, seen_by())];
+            assert_eq!(said.collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn events_before_a_time_are_read_backwards() {
+        let ring = Ring::new(START);
+        for (name, age) in [("a", 300), ("b", 200), ("c", 100)] {
+            ring.tell(Duration::from_secs(age), made(name));
+        }
+        let now = unix_now();
+        assert_eq!(subjects(&ring.until(now, 2, &ALL)), ["b", "c"]);
+        let older = ring.until(now - 150, 2, &ALL);
+        assert_eq!((subjects(&older), older.next), (vec!["a", "b"], older.items[1].id));
+        assert_eq!(subjects(&ring.until(now - 1000, 2, &ALL)), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn wanted_events_are_found_among_all_others() {
+        let ring = Ring::new(START);
+        let nothing = ring.after(None, 10, &ALL).next;
+        let tell = |event| ring.tell(Duration::from_secs(100), event);
+        tell(made("db"));
+        tell(Happened::new(LOGIN_THROTTLED, "10.0.0.1", "slowed"));
+        (0..100).for_each(|n| tell(made(&n.to_string())));
+        let of = |subject: &str| EventFilter { subject: Some(subject.into()), ..ALL };
+        let (now, last) = (unix_now(), ring.after(None, 1, &ALL).next);
+        for page in [ring.after(None, 1, &of("db")), ring.until(now, 1, &of("db"))] {
+            assert_eq!(subjects(&page), ["db"]);
+        }
+        // A filtered query returns only wanted events, and moves its position past the others.
+        let page = ring.after(Some(nothing), 10, &of("db"));
+        assert_eq!((subjects(&page), page.next, page.gap), (vec!["db"], last, false));
+        let page = ring.after(Some(page.next), 10, &of("db"));
+        assert_eq!((page.items.len(), page.next), (0, last));
+        let page = ring.after(Some(nothing), 1, &of("db"));
+        assert_eq!((subjects(&page), page.next), (vec!["db"], nothing + 1), "there may be more of it");
+
+        let at_least = |severity| EventFilter { severity: Some(severity), ..ALL };
+        assert_eq!(subjects(&ring.after(None, 10, &at_least(Severity::Warning))), ["10.0.0.1"]);
+        assert!(ring.after(None, 10, &at_least(Severity::Critical)).items.is_empty());
+        assert_eq!(ring.after(None, usize::MAX, &at_least(Severity::Info)).items.len(), 102);
+    }
+
+    #[test]
+    fn a_volume_is_found_by_its_identity_whatever_it_was_called() {
+        let ring = Ring::new(START);
+        let (one, other) = (VolumeId([1; 16]), VolumeId([2; 16]));
+        let tell = |event| ring.tell(Duration::ZERO, event);
+        tell(made("db").of_volume(one));
+        tell(Happened::new(VOLUME_RENAMED, "mail", "volume db renamed to mail").of_volume(one));
+        tell(made("db").of_volume(other));
+        tell(made("db"));
+        let of = |subject: String| {
+            let wanted = EventFilter { subject: Some(subject), ..ALL };
+            ring.after(None, 10, &wanted).items
+        };
+        let ids = |events: Vec<Event>| -> Vec<u64> {
+            events.iter().map(|event| event.id - START * NUMBERS_PER_SECOND).collect()
+        };
+        assert_eq!(ids(of(one.to_string())), [0, 1]);
+        assert_eq!(ids(of(other.to_string())), [2]);
+        assert_eq!(ids(of("db".into())), [0, 2, 3], "by the name that they had then");
+        assert_eq!(of("mail".into())[0].subject_id, Some(one.to_string()));
+    }
+
+    #[test]
+    fn a_gap_is_reported() {
+        let old = Ring::new(START);
+        old.tell(Duration::ZERO, made("a"));
+        let seen = old.after(None, 1, &ALL).next;
+        let ring = Ring::new(START + 1);
+        assert!(ring.after(Some(seen), 10, &ALL).gap, "of an earlier life");
+        assert!(Ring::new(START - 1).after(Some(seen), 10, &ALL).gap, "the clock was set back");
+        assert!(!ring.after(Some(0), 10, &ALL).gap);
+        let first = ring.after(None, 1, &ALL).next;
+        for n in 0..EVENTS_MAX {
+            ring.kept().counted.clear();
+            ring.tell(Duration::ZERO, made(&n.to_string()));
+        }
+        assert!(!ring.after(Some(first), 10, &ALL).gap);
+        ring.tell(Duration::ZERO, made("one more"));
+        let rest = ring.after(Some(first), usize::MAX, &ALL);
+        assert!(rest.gap && rest.items.len() == EVENTS_MAX);
+    }
+
+    #[test]
+    fn one_kind_does_not_evict_others_and_its_gap_is_reported() {
+        let ring = Ring::new(START);
+        for n in 0..OF_CODE_MAX + 5 {
+            ring.tell(Duration::ZERO, made(&n.to_string()));
+        }
+        for _ in 0..UNAUTHENTICATED_MAX + 1 {
+            ring.tell(Duration::ZERO, Happened::new(LOGIN_THROTTLED, "10.0.0.1", "slowed"));
+        }
+        assert_eq!(ring.after(None, usize::MAX, &ALL).items.len(), OF_CODE_MAX + UNAUTHENTICATED_MAX);
+        ring.tell_left_out();
+        assert_eq!(
+            ring.after(None, usize::MAX, &ALL).items.len(),
+            OF_CODE_MAX + UNAUTHENTICATED_MAX,
+            "not yet"
+        );
+        ring.kept().since -= MINUTE;
+        ring.tell_left_out();
+        let told: Vec<String> = ring.after(None, 2, &ALL).items.into_iter().map(|event| event.text).collect();
+        assert_eq!(told[0], "1 more login_throttled events within a minute are omitted here");
+        assert_eq!(told[1], "5 more volume_created events within a minute are omitted here");
+    }
+}

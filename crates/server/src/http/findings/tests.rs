@@ -1,0 +1,575 @@
+//! Which findings follow from which facts, and their texts.
+
+use ::node::control::{FaultKind, UnreadBlock};
+use ::node::{RecordDamage, RecordFault, RecordMissing};
+use FindingCode as Code;
+use Severity::{Critical, Info, Warning};
+use api::CopyState::{InSync, OutOfSync};
+use api::{
+    ClusterNode, CopyState, CopySync, Finding, FindingCode, Missing, Overcommit, Pool, PoolLogs, PoolState,
+    RecordStall, Severity, Since, Subject, SubjectKind, SyncPaused, Volume, VolumeCopy, VolumeFork,
+};
+use cli::mentioned::mistake_in;
+use terms::samples;
+
+use super::judge::{Observed, judge};
+use super::own::{OwnFault, Report};
+use super::words;
+
+fn node(id: u16) -> ClusterNode {
+    samples::node(id)
+}
+
+fn down(id: u16) -> ClusterNode {
+    ClusterNode { up: false, ..node(id) }
+}
+
+fn cut_off(id: u16, reached_by: &[u16]) -> ClusterNode {
+    ClusterNode { reached_by: reached_by.into(), ..down(id) }
+}
+
+fn copies(of: &[(u16, CopyState)]) -> Vec<VolumeCopy> {
+    of.iter().enumerate().map(|(slot, (node, state))| samples::copy(slot, *node, *state)).collect()
+}
+
+fn volume(of: &[(u16, CopyState)]) -> Volume {
+    samples::volume("db", copies(of))
+}
+
+/// A volume whose copy on the first node, which is the queried one, has failed.
+fn failed(of: &[(u16, CopyState)]) -> Volume {
+    Volume { problem: Some("a write to this copy failed".into()), serving: false, ..volume(of) }
+}
+
+/// A volume whose second copy is out of sync, with this resync.
+fn syncing(sync: CopySync) -> Volume {
+    let mut volume = volume(&[(1, InSync), (2, OutOfSync)]);
+    volume.copies[1].sync = Some(sync);
+    volume
+}
+
+fn pool(node: u16, state: PoolState) -> Pool {
+    Pool {
+        name: "default".into(),
+        id: Some("1".into()),
+        state,
+        reason: None,
+        total: 100,
+        free: 80,
+        extent: 1,
+        volumes: 1,
+        disks: Vec::new(),
+        promised: 0,
+        overcommit: None,
+        scrub: None,
+        used: 0,
+        logs: None,
+        node,
+        node_name: format!("server{node}"),
+    }
+}
+
+fn own(node: u16, fault: OwnFault) -> Report {
+    Report { fault, since: None, node, node_name: format!("server{node}") }
+}
+
+fn report(node: u16, kind: FaultKind) -> Report {
+    own(node, OwnFault::Node(kind))
+}
+
+fn missing(node: u16) -> Missing {
+    Missing { node, node_name: format!("server{node}"), reason: "it did not answer within 2 s".into() }
+}
+
+fn etcd_lost(node: u16) -> Report {
+    report(node, FaultKind::RecordLost { error: "connection refused".into() })
+}
+
+fn disk_failed() -> FaultKind {
+    let (pool, disk) = ("default".into(), "/dev/sdb".into());
+    FaultKind::DiskFailed { pool, disk, error: "Input/output error".into() }
+}
+
+/// A healthy cluster: three nodes, and a volume with two copies.
+fn cluster() -> Observed {
+    Observed {
+        nodes: vec![node(1), node(2), node(3)],
+        in_etcd: false,
+        volumes: vec![volume(&[(1, InSync), (2, InSync)])],
+        pools: vec![pool(1, PoolState::Online), pool(2, PoolState::Online)],
+        reports: Vec::new(),
+        silent: Vec::new(),
+        incomplete: Vec::new(),
+    }
+}
+
+/// The only node of its cluster, with a volume.
+fn alone() -> Observed {
+    Observed {
+        nodes: vec![node(1)],
+        volumes: vec![volume(&[(1, InSync)])],
+        pools: vec![pool(1, PoolState::Online)],
+        ..cluster()
+    }
+}
+
+fn findings(observed: &Observed) -> Vec<Finding> {
+    judge(observed).iter().map(|found| words::told(found, &observed.nodes)).collect()
+}
+
+/// Asserts that these are the findings, in this order.
+#[track_caller]
+fn finds(observed: Observed, expected: &[(Severity, FindingCode)]) {
+    let found = findings(&observed);
+    let judged: Vec<_> = found.iter().map(|finding| (finding.severity, finding.code)).collect();
+    assert_eq!(judged, expected, "{found:#?}");
+    for Finding { cause, action, command, .. } in &found {
+        assert_eq!(command.strip_prefix("ursa ").and_then(mistake_in), None, "{command}");
+        assert!(cause.starts_with(|first: char| first.is_uppercase() || first == '"'), "{cause}");
+        assert!(
+            action.as_ref().is_none_or(|action| !action.is_empty() && !action.ends_with('.')),
+            "{action:?}"
+        );
+    }
+}
+
+#[test]
+fn all_is_well() {
+    finds(cluster(), &[]);
+    finds(alone(), &[]);
+    finds(Observed { pools: vec![pool(1, PoolState::Exported)], ..alone() }, &[]);
+}
+
+#[test]
+fn a_volume_is_unavailable_when_no_node_serves_it() {
+    let unavailable = (Critical, Code::VolumeUnavailable);
+    let of = |volume: Volume| Observed { volumes: vec![volume], ..cluster() };
+    let closed = Volume { problem: Some("its pool is not open".into()), serving: false, ..volume(&[]) };
+    finds(Observed { nodes: Vec::new(), volumes: vec![closed], ..alone() }, &[unavailable]);
+    // The failed copy is that of the queried node.
+    finds(of(failed(&[(1, InSync), (2, InSync)])), &[]);
+    finds(of(failed(&[(1, InSync)])), &[unavailable]);
+    let behind = failed(&[(1, InSync), (2, OutOfSync)]);
+    finds(of(behind), &[unavailable, (Warning, Code::CopyOutOfSync)]);
+    finds(of(Volume { serving: false, ..volume(&[(1, InSync), (2, InSync)]) }), &[]);
+}
+
+#[test]
+fn a_volume_is_unavailable_when_the_nodes_of_its_copies_in_sync_are_down() {
+    let unavailable = (Critical, Code::VolumeUnavailable);
+    let node_down = (Warning, Code::NodeDown);
+    let of = |nodes, volume| Observed { nodes, volumes: vec![volume], ..cluster() };
+    let two_down = || vec![node(1), down(2), down(3)];
+    let all = [unavailable, (Warning, Code::NoQuorum), node_down, node_down];
+    finds(of(two_down(), volume(&[(2, OutOfSync), (3, OutOfSync)])), &all);
+    finds(of(two_down(), volume(&[(2, InSync), (3, InSync)])), &all);
+    let one_down = || vec![node(1), down(2), node(3)];
+    let behind = [unavailable, node_down, (Warning, Code::CopyOutOfSync)];
+    finds(of(one_down(), volume(&[(1, OutOfSync), (2, InSync)])), &behind);
+    finds(of(one_down(), failed(&[(1, InSync), (2, InSync)])), &[unavailable, node_down]);
+    let cut = vec![node(1), node(2), cut_off(3, &[2])];
+    finds(of(cut, volume(&[(3, InSync)])), &[(Warning, Code::NodeCutOff)]);
+}
+
+#[test]
+fn a_split_brain_is_worse_than_a_node_that_continues_alone() {
+    let forked = |split| {
+        let fork = Some(VolumeFork { node: 2, since: 9, split });
+        Observed { volumes: vec![Volume { fork, ..volume(&[(1, InSync), (2, InSync)]) }], ..cluster() }
+    };
+    finds(forked(true), &[(Critical, Code::SplitBrain)]);
+    finds(forked(false), &[(Warning, Code::ContinuedAlone)]);
+}
+
+#[test]
+fn findings_of_copies_out_of_sync_depend_on_their_resync() {
+    let of = |volume: Volume| Observed { volumes: vec![volume], ..cluster() };
+    finds(of(syncing(samples::sync())), &[(Warning, Code::ResyncRunning)]);
+    finds(of(volume(&[(1, InSync), (2, OutOfSync)])), &[(Warning, Code::CopyOutOfSync)]);
+    let waits_for = Some("the link to node 2".into());
+    let waiting = CopySync { waits_for: waits_for.clone(), ..samples::sync() };
+    finds(of(syncing(waiting)), &[(Warning, Code::ResyncWaiting)]);
+    let paused = Some(SyncPaused { by: "eva".into(), since: 9 });
+    let paused = CopySync { waits_for, paused, ..samples::sync() };
+    finds(of(syncing(paused)), &[(Warning, Code::ResyncPaused)]);
+    // If the node of the copy is down, the finding is about the node.
+    let nodes = vec![node(1), down(2), node(3)];
+    finds(Observed { nodes, ..of(syncing(samples::sync())) }, &[(Warning, Code::NodeDown)]);
+}
+
+#[test]
+fn findings_that_clear_automatically_come_last() {
+    let nodes = vec![node(1), node(2), down(3)];
+    let observed = Observed { nodes, volumes: vec![syncing(samples::sync())], ..cluster() };
+    finds(observed, &[(Warning, Code::NodeDown), (Warning, Code::ResyncRunning)]);
+}
+
+#[test]
+fn nodes_that_are_down_cut_off_or_in_maintenance_are_found_once() {
+    let of = |third: ClusterNode| Observed { nodes: vec![node(1), node(2), third], ..cluster() };
+    finds(of(down(3)), &[(Warning, Code::NodeDown)]);
+    let maintenance = |node| ClusterNode { maintenance: true, ..node };
+    finds(of(maintenance(node(3))), &[(Warning, Code::NodeMaintenance)]);
+    finds(of(maintenance(down(3))), &[(Warning, Code::NodeMaintenance)]);
+    let said_with = |third, reports| Observed {
+        reports,
+        silent: vec![missing(3)],
+        incomplete: vec![missing(3)],
+        ..of(third)
+    };
+    finds(said_with(down(3), Vec::new()), &[(Warning, Code::NodeDown)]);
+    let cut = || FaultKind::NodeCutOff { node: 3, heard: false, reached_by: vec![2] };
+    finds(said_with(cut_off(3, &[2]), vec![report(1, cut())]), &[(Warning, Code::NodeCutOff)]);
+    // If another node does not reach it either, that is a finding of its own.
+    let both = vec![report(1, cut()), report(2, cut())];
+    finds(said_with(cut_off(3, &[2]), both), &[(Warning, Code::NodeCutOff); 2]);
+}
+
+#[test]
+fn a_node_that_was_removed_does_not_find_the_others_down() {
+    let observed = || Observed {
+        nodes: vec![node(1), down(2), down(3)],
+        silent: vec![missing(3)],
+        incomplete: vec![missing(2)],
+        ..cluster()
+    };
+    for kind in [FaultKind::RemovedFromCluster, FaultKind::LeftBehind] {
+        finds(Observed { reports: vec![report(1, kind)], ..observed() }, &[(Warning, Code::NodeRemoved)]);
+    }
+}
+
+#[test]
+fn votes_are_counted() {
+    let of = |nodes| Observed { nodes, ..cluster() };
+    let voteless = |node| ClusterNode { votes: false, ..node };
+    let no_quorum = [(Warning, Code::NoQuorum), (Warning, Code::NodeDown), (Warning, Code::NodeDown)];
+    finds(of(vec![node(1), down(2), down(3)]), &no_quorum);
+    let stalled = ClusterNode { record_stalled: Some(RecordStall::NoSpace), ..node(3) };
+    finds(of(vec![node(1), down(2), stalled]), &no_quorum[..2]);
+    finds(of([1, 2, 3].map(|id| voteless(node(id))).into()), &[(Warning, Code::RecordLost)]);
+    finds(of(vec![node(1), voteless(node(2))]), &[(Info, Code::NoWitness)]);
+    finds(of(vec![node(1), voteless(down(2))]), &[(Warning, Code::NodeDown), (Info, Code::NoWitness)]);
+    // The only node says itself why it cannot write the record.
+    finds(of(vec![ClusterNode { record_stalled: Some(RecordStall::NoSpace), ..node(1) }]), &[]);
+    finds(of(vec![voteless(node(1))]), &[(Warning, Code::RecordLost)]);
+    let two = [1, 2].map(|id| voteless(node(id)));
+    finds(Observed { in_etcd: true, ..of(two.into()) }, &[]);
+}
+
+#[test]
+fn pools_are_judged_by_whether_others_have_copies() {
+    let here = |pool: Pool| Observed { volumes: Vec::new(), pools: vec![pool], ..alone() };
+    let there = |pool: Pool| Observed { pools: vec![pool], ..cluster() };
+    let (one, two) = (|state| pool(1, state), |state| pool(2, state));
+    finds(here(one(PoolState::Unavailable)), &[(Critical, Code::PoolClosed)]);
+    finds(there(two(PoolState::Unavailable)), &[(Warning, Code::PoolClosed)]);
+    // Of a node that takes no part in its cluster.
+    let unknown = Observed { nodes: Vec::new(), ..here(one(PoolState::Unavailable)) };
+    finds(unknown, &[(Critical, Code::PoolClosed)]);
+    finds(here(one(PoolState::DiskFailed)), &[(Critical, Code::DiskFailed)]);
+    let reports = vec![report(2, disk_failed())];
+    let disk = Observed { reports, ..there(two(PoolState::DiskFailed)) };
+    finds(disk, &[(Warning, Code::DiskFailed)]);
+    let reports = vec![own(1, OwnFault::Node(FaultKind::PoolReadOnly { pool: "default".into() }))];
+    finds(Observed { reports, ..here(one(PoolState::ReadOnly)) }, &[(Warning, Code::PoolReadOnly)]);
+    // The pool of the only copies cannot be rebuilt.
+    let action = |observed| findings(&observed).remove(0).action.unwrap_or_default();
+    let rebuild = "`ursa volume copy rebuild VOLUME --on 2`";
+    assert!(action(there(two(PoolState::Unavailable))).contains(rebuild));
+    assert!(!action(here(one(PoolState::Unavailable))).contains("rebuild"));
+    // A report about a pool that no node lists is all that is known about it.
+    let reports = vec![report(3, disk_failed())];
+    finds(Observed { reports, ..cluster() }, &[(Warning, Code::DiskFailed)]);
+}
+
+#[test]
+fn a_pool_that_fills_up_is_advice() {
+    let free = |free| Observed { pools: vec![Pool { free, ..pool(2, PoolState::Online) }], ..cluster() };
+    finds(free(4), &[(Info, Code::PoolNearlyFull)]);
+    finds(free(5), &[]);
+    let overcommit = Some(Overcommit { promised: 60, free: 50 });
+    let pools = vec![Pool { overcommit, ..pool(1, PoolState::Online) }];
+    finds(Observed { pools, ..alone() }, &[(Info, Code::PoolOvercommitted)]);
+}
+
+#[test]
+fn a_pool_with_log_volumes_warns_by_level() {
+    let level = |level| {
+        let logs = Some(PoolLogs { lent: 90, used: 80, reserved: 0, room: 8, percent: 91, level });
+        // Space that logs have borrowed is not used.
+        Observed { pools: vec![Pool { free: 0, logs, ..pool(1, PoolState::Online) }], ..alone() }
+    };
+    finds(level(None), &[]);
+    finds(level(Some(80)), &[(Info, Code::PoolNearlyFull)]);
+    finds(level(Some(90)), &[(Warning, Code::PoolNearlyFull)]);
+    finds(level(Some(95)), &[(Critical, Code::PoolNearlyFull)]);
+    let found = findings(&level(Some(90)));
+    assert_eq!(
+        found[0].cause,
+        "Pool default on node 1 (server1) is 91 % full: its log volumes can take 8B more. When it is full, writes to log volumes fail."
+    );
+}
+
+#[test]
+fn a_pool_that_is_forecast_to_be_full_is_advice_until_it_is_nearly_full() {
+    let soon = |node, pools| {
+        let forecast = "At this rate it will be full in about 9 days.".to_owned();
+        let reports = vec![own(node, OwnFault::PoolFullSoon { pool: "default".into(), forecast })];
+        Observed { reports, pools, ..if node == 1 { alone() } else { cluster() } }
+    };
+    let online = |node| pool(node, PoolState::Online);
+    finds(soon(2, cluster().pools), &[(Info, Code::PoolFullSoon)]);
+    finds(soon(1, vec![online(1)]), &[(Info, Code::PoolFullSoon)]);
+    let found = findings(&soon(2, cluster().pools)).remove(0);
+    let cause =
+        "Pool default on node 2 (server2) is filling up. At this rate it will be full in about 9 days.";
+    assert_eq!(found.cause, cause);
+    assert_eq!(found.command, "ursa pool add-disk default DISK --node 2");
+    assert_eq!((found.subject.kind, found.subject.node), (SubjectKind::Pool, Some(2)));
+    // One finding for each pool.
+    finds(soon(1, vec![Pool { free: 4, ..online(1) }]), &[(Info, Code::PoolNearlyFull)]);
+    finds(soon(1, vec![pool(1, PoolState::Unavailable)]), &[(Critical, Code::PoolClosed)]);
+    // It was exported or forgotten since.
+    finds(soon(1, vec![pool(1, PoolState::Exported)]), &[]);
+    finds(soon(2, vec![online(1)]), &[]);
+}
+
+#[test]
+fn reports_of_several_nodes_about_the_cluster_are_one_finding() {
+    let of = |reports| findings(&Observed { reports, ..cluster() });
+    let late = |at, report| Report { since: Some(Since::exactly(at)), ..report };
+    let found = of(vec![late(990, etcd_lost(1)), late(980, etcd_lost(3))]);
+    let [etcd] = found.as_slice() else { panic!("{found:#?}") };
+    assert!(etcd.cause.starts_with("Node 1 (server1), node 3 (server3): etcd, which holds"), "{etcd:?}");
+    assert_eq!((etcd.since, etcd.seen_by.as_slice()), (Some(Since::exactly(980)), &[1, 3][..]));
+    // Faults of each node itself are not combined.
+    let latched = |node| report(node, FaultKind::RecordLatched);
+    assert_eq!(of(vec![latched(1), latched(2)]).len(), 2);
+    let both = of(vec![report(1, disk_failed()), report(2, disk_failed())]);
+    let nodes: Vec<_> = both.iter().map(|finding| finding.subject.node).collect();
+    assert_eq!(nodes, [Some(1), Some(2)]);
+}
+
+#[test]
+fn copies_that_differ_are_critical() {
+    let kind = FaultKind::CopiesMismatch {
+        id: "7".into(),
+        volume: "db".into(),
+        bytes: 64 << 10,
+        nodes: [1, 2].into(),
+    };
+    let found = findings(&Observed { reports: vec![report(1, kind)], ..cluster() });
+    let [finding] = found.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((finding.severity, finding.code), (Critical, Code::CopiesMismatch));
+    assert_eq!(finding.cause, "Mismatch: copies of volume db differ in 64K (nodes 1, 2).");
+    let (id, name) = (Some("7".into()), Some("db".into()));
+    assert_eq!(finding.subject, Subject { kind: SubjectKind::Volume, name, id, node: None });
+}
+
+#[test]
+fn lost_blocks_are_critical() {
+    let kind = FaultKind::BlocksLost { id: "7".into(), volume: "db".into(), blocks: 2, lba: 40 };
+    let found = findings(&Observed { reports: vec![report(1, kind)], ..cluster() });
+    let [finding] = found.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((finding.severity, finding.code), (Critical, Code::BlocksLost));
+    let cause = "The copy of volume db on node 1 (server1) lacks 2 blocks, first LBA 40: no copy in sync could read them when it resynced.";
+    assert_eq!(finding.cause, cause);
+    let (id, name) = (Some("7".into()), Some("db".into()));
+    assert_eq!(finding.subject, Subject { kind: SubjectKind::Volume, name, id, node: Some(1) });
+}
+
+#[test]
+fn scrub_results_are_findings_of_the_volume_on_its_node() {
+    let of = |kind| findings(&Observed { reports: vec![report(1, kind)], ..cluster() }).remove(0);
+    let (id, volume) = ("7".to_owned(), "db".to_owned());
+    let found = of(FaultKind::ScrubUnrepaired { id: id.clone(), volume: volume.clone(), blocks: 1, lba: 40 });
+    assert_eq!((found.severity, found.code), (Warning, Code::ScrubUnrepaired));
+    let cause = "The last scrub of volume db on node 1 (server1) found 1 bad block that could not be repaired from another copy, first LBA 40.";
+    assert_eq!(found.cause, cause);
+    assert_eq!(found.subject.node, Some(1));
+    let overdue = of(FaultKind::ScrubOverdue { id, volume, seconds: 60 * 86_400 });
+    assert_eq!((overdue.severity, overdue.code), (Warning, Code::ScrubOverdue));
+    assert_eq!(
+        overdue.cause,
+        "Volume db on node 1 (server1) has not been scrubbed for 60 days: bad blocks there may have gone unnoticed."
+    );
+}
+
+#[test]
+fn a_node_that_does_not_report_is_a_finding() {
+    let silent = (Warning, Code::NodeSilent);
+    finds(Observed { silent: vec![missing(2)], incomplete: vec![missing(2)], ..cluster() }, &[silent]);
+    finds(Observed { incomplete: vec![missing(2)], ..cluster() }, &[silent]);
+}
+
+#[test]
+fn a_change_that_does_not_end_is_found_on_any_node() {
+    let stuck = || OwnFault::ChangeStuck {
+        what: "deleting volume \"x\"".into(),
+        waits_for: "a response from /dev/sdb".into(),
+    };
+    let cause = |observed: Observed| findings(&observed).remove(0).cause;
+    assert_eq!(
+        cause(Observed { reports: vec![own(2, stuck())], ..cluster() }),
+        "Node 2 (server2): deleting volume \"x\" has not finished: it waits for a response from /dev/sdb."
+    );
+}
+
+#[test]
+fn a_finding_says_since_when() {
+    let since = |observed: Observed| findings(&observed).iter().map(|it| it.since).collect::<Vec<_>>();
+    let down_at = |id, at| ClusterNode { down_since: Some(Since::exactly(at)), ..down(id) };
+    let at = |at| Some(Since::exactly(at));
+    // There was a majority until the second voter was lost.
+    let nodes = vec![node(1), down_at(2, 60), down_at(3, 50)];
+    assert_eq!(since(Observed { nodes: nodes.clone(), ..cluster() }), [at(60), at(60), at(50)]);
+    let volumes = vec![volume(&[(2, InSync), (3, InSync)])];
+    assert_eq!(since(Observed { nodes, volumes, ..cluster() })[0], at(60), "the last that had it");
+    let maintenance = ClusterNode { maintenance: true, maintenance_since: Some(70), ..node(2) };
+    let nodes = vec![node(1), maintenance, node(3)];
+    assert_eq!(since(Observed { nodes, ..cluster() }), [at(70)]);
+    let behind = |since| syncing(CopySync { since, ..samples::sync() });
+    let earlier = Some(Since { at: 30, or_earlier: true });
+    let volumes = vec![behind(at(40)), behind(earlier)];
+    assert_eq!(since(Observed { volumes, ..cluster() }), [earlier]);
+    let read_only = FaultKind::PoolReadOnly { pool: "default".into() };
+    let reports = vec![Report { since: at(15), ..report(2, read_only) }];
+    let pools = vec![pool(2, PoolState::ReadOnly)];
+    assert_eq!(since(Observed { pools, reports, ..cluster() }), [at(15)]);
+}
+
+#[test]
+fn many_copies_are_one_finding_that_names_the_first() {
+    let first = |volumes: Vec<Volume>| findings(&Observed { volumes, ..cluster() }).remove(0);
+    let one = first(vec![syncing(samples::sync())]);
+    assert_eq!(one.cause, "The copy of db on node 2 is out of sync and resyncing (70 %).");
+    assert_eq!((one.action, one.command.as_str()), (None, "ursa volume show db"));
+    let subject = Subject {
+        kind: SubjectKind::Copy,
+        name: Some("db".into()),
+        id: Some("id of db".into()),
+        node: Some(2),
+    };
+    assert_eq!(one.subject, subject);
+    let many = first(vec![syncing(samples::sync()); 3]);
+    assert_eq!(many.cause, "3 copies are out of sync and resyncing (70 %).");
+    assert_eq!(many.subject, Subject { kind: SubjectKind::Copy, name: None, id: None, node: None });
+    let uncounted = CopySync { total_bytes: 0, left_bytes: 0, ..samples::sync() };
+    assert_eq!(
+        first(vec![syncing(uncounted)]).cause,
+        "The copy of db on node 2 is out of sync and resyncing."
+    );
+    let paused = Some(SyncPaused { by: "eva".into(), since: 9 });
+    let paused = first(vec![syncing(CopySync { paused, ..samples::sync() }); 2]);
+    assert_eq!(
+        paused.cause,
+        "The resync of db on node 2 was paused by eva: the volume has reduced redundancy until it completes. 1 more are paused."
+    );
+    assert_eq!(paused.command, "ursa job resume copy.id of db.2");
+}
+
+#[test]
+fn a_finding_leads_to_what_can_be_done() {
+    let told = |reports: Vec<Report>| {
+        let found = findings(&Observed { reports, ..cluster() }).remove(0);
+        (found.cause, found.action.unwrap_or_default(), found.command)
+    };
+    let errors = |first| FaultKind::ReadFailed {
+        pool: "default".into(),
+        disk: "/dev/sdb".into(),
+        blocks: 2,
+        more: false,
+        bad: 1,
+        first,
+    };
+    let (cause, action, command) = told(vec![report(1, errors(None))]);
+    assert_eq!(
+        cause,
+        "Disk /dev/sdb of pool default on node 1 (server1) failed to read 2 blocks: all were repaired from another copy and can be read."
+    );
+    assert!(action.ends_with("then acknowledge the read errors"), "{action}");
+    assert_eq!(command, "ursa pool acknowledge default --node 1");
+    let bad = Some(UnreadBlock { volume: "db".into(), lba: 300 });
+    let (cause, ..) = told(vec![report(1, errors(bad))]);
+    assert!(cause.contains("2 blocks: 1 still cannot be read, first LBA 300 of volume db"), "{cause}");
+    let set_back = |stuck: &[&str]| FaultKind::PoolSetBack {
+        pool: "default".into(),
+        disks: "/dev/sdb".into(),
+        resynced: 3,
+        stuck: stuck.iter().map(ToString::to_string).collect(),
+    };
+    let (cause, _, command) = told(vec![report(2, set_back(&[]))]);
+    assert_eq!(
+        cause,
+        "Pool default (/dev/sdb) on node 2 (server2) was set back: it holds an older state than when it was last used; 3 of its copies are resynced in full."
+    );
+    assert_eq!(command, "ursa pool show default --node 2");
+    let (_, action, command) = told(vec![report(2, set_back(&["db"]))]);
+    assert!(action.ends_with("or accept the older data"), "{action}");
+    assert_eq!(command, "ursa pool accept-older default --node 2");
+}
+
+#[test]
+fn a_lost_copy_of_the_record_says_what_may_be_missing() {
+    let fault = RecordFault {
+        path: "/var/lib/ursa/record".into(),
+        slot: 1,
+        damage: RecordDamage::Content,
+        missing: RecordMissing::Change(8),
+        used: 7,
+    };
+    let reports = vec![own(1, OwnFault::Node(FaultKind::RecordFault(fault)))];
+    assert_eq!(
+        findings(&Observed { reports, ..alone() }).remove(0).cause,
+        "Node 1 (server1): copy 1 of its own record /var/lib/ursa/record is damaged; the other copy, change 7, is used. Change 8 of pools, targets, LUN maps or hosts is lost."
+    );
+}
+
+#[test]
+fn a_node_that_is_cut_off_is_named_with_those_that_reach_it() {
+    let first = |observed: &Observed| findings(observed).remove(0);
+    let nodes = vec![node(1), node(2), cut_off(3, &[2])];
+    let found = first(&Observed { nodes, ..cluster() });
+    assert_eq!(
+        (found.cause.as_str(), found.command.as_str()),
+        (
+            "Node 3 (server3) is cut off from node 1 (server1) on every link; node 2 (server2) reaches it.",
+            "ursa node links"
+        )
+    );
+    let heard = FaultKind::NodeCutOff { node: 3, heard: true, reached_by: Vec::new() };
+    let found = first(&Observed { reports: vec![report(2, heard)], ..cluster() });
+    assert!(
+        found.cause.starts_with("Node 2 (server2) has no replication link to node 3 (server3)"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn facts_arrive_as_they_were_sent() {
+    let reports = vec![
+        report(1, FaultKind::RecordLatched),
+        report(2, disk_failed()),
+        own(1, OwnFault::AuditUnavailable { directory: "/a".into(), error: "no space".into() }),
+    ];
+    let sent = serde_json::to_string(&reports).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Report>>(&sent).unwrap(), reports);
+}
+
+#[test]
+fn the_page_of_findings_has_every_code() {
+    let page = include_str!("../../../../../docs/use/findings.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let listed: Vec<&str> = rows
+        .filter(|(_, rest)| ["critical", "warning", "info"].iter().any(|of| rest.starts_with(of)))
+        .map(|(code, _)| code)
+        .collect();
+    let schema = serde_json::to_value(<FindingCode as utoipa::PartialSchema>::schema()).unwrap();
+    let codes: Vec<&str> =
+        schema["enum"].as_array().unwrap().iter().map(|code| code.as_str().unwrap()).collect();
+    let sorted = |mut codes: Vec<&str>| {
+        codes.sort_unstable();
+        codes.join(" ")
+    };
+    assert_eq!(sorted(listed), sorted(codes));
+}
