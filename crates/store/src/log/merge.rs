@@ -122,8 +122,8 @@ impl Running {
     /// The snapshots that get something of a group: what is overwritten, and what deleted ones had. `None`
     /// stands for nobody.
     ///
-    /// A leaf of a deleted one that is only written somewhere else is not folded for that: the other one would
-    /// have to be read and written, too.
+    /// A leaf of a deleted one that is only written somewhere else is not folded for that: the other one
+    /// would have to be read and written, too.
     fn reconcilers(&self, group: &Group) -> BTreeSet<Option<u32>> {
         let (branch, number) = group.key;
         let frozen = self.frozen.as_ref().filter(|_| group.is_written);
@@ -134,8 +134,8 @@ impl Running {
         written.chain(folded).map(|era| self.marks.reconciler(branch, era)).collect()
     }
 
-    /// The moves of a group of which no leaf that was read names the old place, though that is live: the era in
-    /// which the block was written, and the move.
+    /// The moves of a group of which no leaf that was read names the old place, though that is live: the era
+    /// in which the block was written, and the move.
     ///
     /// Of a block that has died, the new place dies, too, whichever leaf named it.
     fn unowned(&self, group: &Group) -> impl Iterator<Item = (u32, Move)> {
@@ -447,8 +447,8 @@ mod tests {
     use super::super::tests::without_pool;
     use super::*;
 
-    /// A log with a hundred snapshots of branch 1, each of which has a leaf, and a move of block 9 in the frozen
-    /// table. All blocks lie in zone 0, leaves in zone 1.
+    /// A log with a hundred snapshots of branch 1, each of which has a leaf, and a move of block 9 in the
+    /// frozen table. All blocks lie in zone 0, leaves in zone 1.
     fn with_a_moved_block() -> (Running, Group) {
         let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
         for (number, kind) in [(0, Kind::Data), (1, Kind::Map)] {

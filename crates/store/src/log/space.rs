@@ -226,7 +226,8 @@ impl Running {
     /// Takes announced segments for the map that nobody needs soon.
     ///
     /// Otherwise, a full log that is idle would keep what deleted snapshots hold: it has announced what it
-    /// had before they were deleted, and nothing else makes room. Recovery finds no records in these segments.
+    /// had before they were deleted, and nothing else makes room. Recovery finds no records in these
+    /// segments.
     pub(super) fn make_room_to_fold(&mut self) {
         while (self.segments.free.len() as u64) < self.map_need()
             && self.announced_too_many() > 0

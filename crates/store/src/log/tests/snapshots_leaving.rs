@@ -1,5 +1,5 @@
-//! Disks that leave the pool though snapshots need what lies there, and leaves of snapshots that the disk cannot
-//! read.
+//! Disks that leave the pool though snapshots need what lies there, and leaves of snapshots that the disk
+//! cannot read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -170,8 +170,8 @@ async fn opened() -> (Pool, CoreDisks, VolumeId, Rc<Slice>, Contents) {
     (pool, disks, id, slice, contents)
 }
 
-/// It stays, and so do the blocks that it may name, until the disk reads it again. Hosts overwrite what it maps
-/// meanwhile, and the snapshot after it is deleted.
+/// It stays, and so do the blocks that it may name, until the disk reads it again. Hosts overwrite what it
+/// maps meanwhile, and the snapshot after it is deleted.
 #[test]
 fn a_leaf_of_a_snapshot_that_cannot_be_read_keeps_the_disk() {
     for bad in [1, 2, 3] {
