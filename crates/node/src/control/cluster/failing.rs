@@ -94,7 +94,7 @@ impl Control {
 
     /// Returns the outcome of the beginning of a node's first life in a cluster.
     ///
-    /// If the node is in the cluster by then, and could not begin, it goes on as after such a start.
+    /// If the node is in the cluster by then, and could not begin, it continues as after such a start.
     pub(super) async fn begun_in_cluster(self: &Rc<Control>, begun: Result<()>) -> Result<()> {
         if let Err(error) = &begun
             && self.reconciler().is_err()

@@ -100,12 +100,10 @@ impl Control {
         let began = rt::now();
         while !reconciler.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
-            if reconciler.knows_this_life() && reconciler.expelled().is_none() {
-                // Another node may have asked an earlier life for it, and add it yet.
-                let is_alone = reconciler.revision_of(NEXT_NODE).is_none();
-                let with_new = is_alone || rt::now().since(began) > ASKED_MAX;
-                self.record_what_is_here(&reconciler, with_new).await;
-            }
+            // Another node may have asked an earlier life for it, and add it yet.
+            let is_alone = reconciler.revision_of(NEXT_NODE).is_none();
+            let with_new = is_alone || rt::now().since(began) > ASKED_MAX;
+            self.record_what_is_here(&reconciler, with_new).await;
             // Retries volumes that could not be opened when the record announced them.
             reconciler.open_volumes_soon();
         }
@@ -115,13 +113,15 @@ impl Control {
     /// listed, or no longer listed. What takes too long is left to [`Control::keep_recorded`].
     pub(in crate::control) async fn record_pools_now(self: &Rc<Control>) {
         let Ok(reconciler) = self.reconciler() else { return };
-        if reconciler.knows_this_life() && reconciler.expelled().is_none() {
-            let _late = rt::timeout(RECORD_NOW_MAX, self.record_what_is_here(&reconciler, false)).await;
-        }
+        let _late = rt::timeout(RECORD_NOW_MAX, self.record_what_is_here(&reconciler, false)).await;
     }
 
-    /// `with_new`: also volumes whose creation has not got further than their pool.
+    /// Does nothing while the node may not change the record. `with_new`: also volumes whose creation has not
+    /// got further than their pool.
     async fn record_what_is_here(self: &Rc<Control>, reconciler: &Rc<Reconciler>, with_new: bool) {
+        if !reconciler.knows_this_life() || reconciler.expelled().is_some() {
+            return;
+        }
         self.forget_what_is_gone(reconciler).await;
         // Pools are looked up again after each wait: one that somebody holds could not be opened again.
         let found = |pool: Pool| {
