@@ -30,7 +30,7 @@ use crate::media::Spot;
 
 /// Something rots in one turn of faults out of this many.
 const ONE_IN: u64 = 3;
-/// One in so many parts cannot be read, instead of having changed.
+/// Of the parts that rot, one in this many becomes unreadable; the others change.
 const UNREADABLE_ONE_IN: u64 = 3;
 /// Longest time until all is repaired. Some disks take 60 ms for a read, and hosts' writes overtake repairs.
 const REPAIRED_WITHIN: Duration = Duration::from_secs(90);

@@ -197,7 +197,7 @@ async fn would_change(state: &State, name: String, change: VolumeChange) -> Resu
 }
 
 /// The nodes with a copy, and whether each of them is up and has the space for a volume of this kind that
-/// `needs` so many bytes in addition to those that it has reserved there.
+/// `needs` this many bytes beyond what it has reserved there.
 pub(super) async fn room_for(
     state: &State,
     volume: &Volume,

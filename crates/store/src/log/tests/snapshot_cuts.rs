@@ -259,7 +259,7 @@ fn every_cut_is_survived_while_a_disk_leaves_that_snapshots_need() {
     survives_cuts(150, true, 9);
 }
 
-/// Each cut is tried with one of so many seeds, with two subsets of what was not flushed.
+/// Each cut is tried with one of several seeds, and with two subsets of what was not flushed.
 fn survives_cuts(acts: u64, leaves: bool, seeds: u64) {
     for seed in 0..3 {
         let (recording, history, id) = record(seed, acts, leaves);

@@ -434,7 +434,7 @@ fn deleting_a_snapshot_does_not_hold_up_hosts() {
     });
 }
 
-/// Freeing can be paused, and goes on when the log has been opened again.
+/// Freeing can be paused, and continues when the log has been opened again.
 #[test]
 fn freeing_is_paused_and_continued() {
     let (world, node, (pool, disks, slice)) = with_slow_leaves(400);
