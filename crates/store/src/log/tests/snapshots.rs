@@ -300,6 +300,38 @@ fn what_is_written_while_a_snapshot_is_removed_survives_a_power_cut() {
     });
 }
 
+/// A root knows the snapshot, but the power fails before a record says that it was taken. It does not exist, and
+/// what was overwritten since is freed.
+#[test]
+fn nothing_is_left_of_a_snapshot_that_was_not_taken() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    let (id, opened) = world.block_on(node, CORE, || async {
+        let (pool, disks, id, slice) = one_slice(4 << 20).await;
+        write(&slice, 3, 1, Durability::Durable).await.unwrap();
+        let begun = slice.begin_snapshot(1, 0).await.unwrap();
+        write(&slice, 3, 2, Durability::Durable).await.unwrap();
+        log_of(&slice).inner.merge_all().await.unwrap();
+        assert_eq!(log_of(&slice).inner.state.borrow().held.len(), 1);
+        (id, (pool, disks, slice, begun))
+    });
+    world.crash(node);
+    drop(opened);
+    world.restart(node, |_| std::future::pending());
+    world.block_on(node, CORE, move || async move {
+        let pool = open(1).await;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        assert_eq!(read(&slice, 3).await, Ok(2));
+        assert!(ids(&slice).await.is_empty());
+        wait_until_freed(&slice).await;
+        assert_eq!(live(&pool, &slice).await, 1);
+        log_of(&slice).inner.merge_all().await.unwrap();
+        assert!(log_of(&slice).inner.state.borrow().marks.is_empty());
+        check(&slice).await;
+    });
+}
+
 /// Taking a snapshot writes one record, and nothing else until something is overwritten: the same for 10
 /// blocks as for 400.
 #[test]
