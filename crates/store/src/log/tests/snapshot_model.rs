@@ -264,7 +264,9 @@ async fn live(slice: Rc<Slice>, model: Shared, mut rng: Rng, ops: u64) {
             }
             21 => slice.pause_freeing(rng.one_in(2)),
             22 => rt::sleep(Duration::from_millis(rng.below(20))).await,
-            _ => look(&slice, &model, false).await,
+            // It compares everything, which takes long.
+            _ if rng.one_in(4) => look(&slice, &model, false).await,
+            _ => {}
         }
     }
 }
@@ -367,7 +369,7 @@ fn run(seed: u64, compression: Compression) -> u64 {
 
 /// Use `LOG_SEEDS=from..to` to run more seeds.
 fn seeds() -> std::ops::Range<u64> {
-    let Ok(range) = std::env::var("LOG_SEEDS") else { return 0..60 };
+    let Ok(range) = std::env::var("LOG_SEEDS") else { return 0..40 };
     let (from, to) = range.split_once("..").expect("from..to");
     from.parse().expect("a number")..to.parse().expect("a number")
 }
