@@ -321,10 +321,9 @@ impl Changing {
             return;
         }
         self.control.note_end(EndedJob {
-            work: EndedWork::Change { number: self.number },
+            work: EndedWork::Change { number: self.number, error: error.map(ToString::to_string) },
             subject: self.work.to_string(),
             outcome: if error.is_none() { JobOutcome::Done } else { JobOutcome::Failed },
-            reason: error.map(ToString::to_string),
             took: Some(took),
         });
     }

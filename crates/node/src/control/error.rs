@@ -10,6 +10,7 @@ use store::{SliceError, StoreError};
 use super::change::{ChangeStatus, Work};
 use super::cluster::EnterError;
 use super::members::JoinRefusal;
+use super::scrubbing::Unscrubbable;
 use crate::attach::access::{InvalidName, LUN_MAX};
 use crate::member::ClusterError;
 use crate::record::RecordError;
@@ -199,7 +200,7 @@ pub enum ControlError {
     )]
     NotReplicated(String),
     #[error("volume {volume:?} cannot be scrubbed now: {reason}")]
-    NotScrubbable { volume: String, reason: &'static str },
+    NotScrubbable { volume: String, reason: Unscrubbable },
     /// The node could not join a cluster.
     #[error(transparent)]
     Join(Box<link::JoinError>),

@@ -104,15 +104,17 @@ pub use self::record_place::RecordPlace;
 pub use self::relocation::AddedCopy;
 use self::reopening::SetAside;
 use self::scrubbing::Scrubs;
-pub use self::scrubbing::{PoolScrubs, SCRUB_EVERY, Scrub, ScrubEnd, ScrubFound, ScrubState, ScrubStatus};
+pub use self::scrubbing::{
+    PoolScrubs, SCRUB_EVERY, Scrub, ScrubEnd, ScrubFound, ScrubState, ScrubStatus, ScrubWait, Unscrubbable,
+};
 pub use self::start::{DefaultPool, StartError, StartSpec};
 pub use self::status::{
     ClusterRecordStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore, Traffic, VolumeStats,
 };
 use self::verifying::Verifications;
-pub use self::verifying::{Difference, Verification, VerificationState, due as verification_due};
+pub use self::verifying::{Difference, Uncompared, Verification, VerificationState, due as verification_due};
 use self::volumes::Conversions;
-pub use self::volumes::{Conversion, NewVolume, SpaceChange, VolumeStatus};
+pub use self::volumes::{Conversion, ConversionWait, NewVolume, SpaceChange, VolumeStatus};
 pub(crate) use self::volumes::{show_capacity, to_be_converted};
 use crate::attach::port_numbers::NodeNumber;
 use crate::attach::unit::Paths;

@@ -19,7 +19,7 @@ use store::{Compression, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, Volum
 pub use self::change::SpaceChange;
 pub(crate) use self::change::show_capacity;
 pub(super) use self::change::{check_compressible, show_when_full};
-pub use self::conversion::Conversion;
+pub use self::conversion::{Conversion, ConversionWait};
 pub(crate) use self::conversion::to_be_converted;
 pub(super) use self::conversion::{Conversions, compression_in_logs};
 pub(super) use self::opening::open_on_all_cores;

@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 
-use node::control::{ControlError, EndedWork, FaultKind, JobOutcome, Scrub, ScrubState, ScrubStatus};
+use node::control::{
+    ControlError, EndedWork, FaultKind, JobOutcome, Scrub, ScrubState, ScrubStatus, ScrubWait,
+};
 use rt::sim::{DiskFaults, DiskLatency};
 
 use super::*;
@@ -257,7 +259,7 @@ fn a_scrub_that_hangs_does_not_keep_others_from_their_turn() {
     assert_eq!((names(), last_of_other()), (vec![Shape::thick().name.to_owned()], Some(CREATED)));
     cluster.world.run_for(Duration::from_secs(120));
     assert_eq!(names(), [Shape::thick().name]);
-    assert_eq!(cluster.unfinished(0)[0].waits_for, Some("a response from its disks"));
+    assert_eq!(cluster.unfinished(0)[0].waits_for, Some(ScrubWait::Disks));
     assert_eq!(last_of_other(), Some(leaping_calendar()));
     // The one that hung continues when the disk answers, and when hosts have had nine times as long.
     cluster.world.set_disk_latency(cluster.servers[0], DISK, DiskLatency::default());

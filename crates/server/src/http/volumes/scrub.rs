@@ -110,7 +110,7 @@ fn shown(found: control::Scrub) -> Scrub {
         repaired_blocks: found.found.repaired,
         unrepaired_blocks: found.found.unrepaired(),
         first_unrepaired: found.found.first,
-        problem: found.problem,
+        problem: found.problem.map(|problem| problem.to_string()),
         age_s: found.age.as_secs(),
         took_s: found.took.as_secs(),
     }
