@@ -53,6 +53,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 pub use ::cluster::Stall;
 use base::Instant;
@@ -84,6 +85,7 @@ pub use self::forks::{ForkDecision, PolicyChange};
 pub use self::forwarding::{FORWARD_DEADLINE, ForwardOutcome, NotBegun, Request};
 pub use self::handoff::Handoff;
 pub use self::leaving::DiskLeaving;
+pub use self::leftovers::NotServed;
 pub use self::links::LinkStatus;
 pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
 use self::members::Door;
@@ -136,7 +138,7 @@ pub struct Control {
     /// The pools of the record, by name.
     pools: RefCell<BTreeMap<String, KnownPool>>,
     /// Volumes of open pools that this node does not serve, and why.
-    unserved: RefCell<BTreeMap<VolumeId, ControlError>>,
+    unserved: RefCell<BTreeMap<VolumeId, Arc<ControlError>>>,
     /// Volumes whose pool failed to store the last change of their unit's state (reservations, mode pages).
     unsettled: RefCell<BTreeSet<VolumeId>>,
     /// Volumes of pools that are being reopened or could not be reopened, with the state of their units.
@@ -176,7 +178,7 @@ pub struct Control {
     /// Notified when a pool may have a disk that is leaving it.
     leaving: Notify,
     /// Why the leaving disks of pools cannot be emptied.
-    leaving_problems: RefCell<BTreeMap<PoolId, String>>,
+    leaving_problems: RefCell<BTreeMap<PoolId, Arc<ControlError>>>,
     /// This node's floating addresses.
     floating: Floating,
     events: Events,

@@ -508,11 +508,9 @@ fn open_pool(name: String, open: Open, node: u16, node_name: String) -> Pool {
     let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
     let disk = |disk: store::DiskUsage| PoolDisk {
         failure: failed.remove(&disk.path),
-        leaving: open
-            .leaving
-            .as_ref()
-            .filter(|leaving| leaving.path == disk.path)
-            .map(|leaving| DiskLeaving { left: leaving.left.0, problem: leaving.problem.clone() }),
+        leaving: open.leaving.as_ref().filter(|leaving| leaving.path == disk.path).map(|leaving| {
+            DiskLeaving { left: leaving.left.0, problem: leaving.problem.as_ref().map(ToString::to_string) }
+        }),
         path: text(&disk.path),
         id: Some(disk.id.to_string()),
         total: disk.total.0,

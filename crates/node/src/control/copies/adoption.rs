@@ -480,7 +480,7 @@ impl Control {
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;
                 tracing::error!(volume = info.name, error = cause, "a volume is not served");
-                self.unserved.borrow_mut().insert(id, error);
+                self.unserved.borrow_mut().insert(id, error.into());
                 false
             }
         }
@@ -538,14 +538,14 @@ impl Control {
     /// served again.
     fn note_older(&self, pool: String, VolumeInfo { id, name: volume, .. }: VolumeInfo) {
         let mut unserved = self.unserved.borrow_mut();
-        if !matches!(unserved.get(&id), Some(ControlError::OldCopy { .. })) {
+        if !matches!(unserved.get(&id).map(|error| &**error), Some(ControlError::OldCopy { .. })) {
             tracing::error!(
                 volume,
                 pool,
                 "a pool holds a volume as it was before other nodes got copies: it is not served"
             );
         }
-        unserved.insert(id, ControlError::OldCopy { volume, pool });
+        unserved.insert(id, ControlError::OldCopy { volume, pool }.into());
     }
 
     /// Stops serving a volume. When this returns, none of its commands is at a disk any more: a late write

@@ -59,7 +59,7 @@ impl Control {
                 Err(error) => {
                     let cause = &error as &dyn std::error::Error;
                     tracing::error!(volume = info.name, error = cause, "a volume is not served");
-                    self.unserved.borrow_mut().insert(info.id, error);
+                    self.unserved.borrow_mut().insert(info.id, error.into());
                 }
             }
         }
@@ -232,7 +232,7 @@ fn tell_unopened(opening: &Opening, slice: u16, source: SliceError) {
         let open = control.pool_with(pool);
         if let Some((pool, info)) = open.and_then(|pool| pool.volume(id).map(|info| (pool, info))) {
             let error = ControlError::SliceUnopened { volume: info.name, pool: pool.name(), source };
-            control.unserved.borrow_mut().insert(id, error);
+            control.unserved.borrow_mut().insert(id, error.into());
         }
     });
 }
