@@ -128,6 +128,16 @@ pub struct ChangeStatus {
     pub zeroed: Option<Zeroed>,
 }
 
+impl ChangeStatus {
+    /// How far it is, or what it waits for.
+    pub(super) fn stage(&self) -> String {
+        match self.zeroed.filter(|zeroed| zeroed.gets_on) {
+            Some(Zeroed { done, total, .. }) => format!("{done} of {total} zeroed"),
+            None => format!("it waits for {}", self.waits_for),
+        }
+    }
+}
+
 /// The progress of zeroing a volume's space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zeroed {

@@ -1,4 +1,6 @@
-//! Why a change was refused, and what to do about it.
+//! Why a change was refused.
+//!
+//! The server adds status, code and hint: `server/src/http/refusal/control.rs`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,29 +25,25 @@ pub(crate) type Result<T, E = ControlError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum ControlError {
-    #[error("{kind} {name:?} not found: `ursa {kind} list` shows what exists")]
+    #[error("{kind} {name:?} not found")]
     NotFound { kind: &'static str, name: String },
-    #[error("{kind} {name:?} already exists: choose another name")]
+    #[error("{kind} {name:?} already exists")]
     Exists { kind: &'static str, name: String },
     /// The name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidName),
     #[error("{field}: {reason}")]
     Invalid { field: &'static str, reason: &'static str },
-    #[error(
-        "volume {volume:?} is LUN {lun} of target {target}: unmap it with `ursa map delete {target} {lun}`, or delete with --force"
-    )]
+    #[error("volume {volume:?} is LUN {lun} of target {target}")]
     Mapped { volume: String, target: String, lun: u16 },
-    #[error(
-        "volume {volume:?} of pool {pool:?} is LUN {lun} of target {target}: delete the map first (`ursa map delete {target} {lun}`)"
-    )]
+    #[error("volume {volume:?} of pool {pool:?} is LUN {lun} of target {target}")]
     MappedInPool { pool: String, volume: String, target: String, lun: u16 },
-    #[error("target {target} has {luns} LUNs: unmap them first, or delete with --force")]
+    #[error("target {target} has {luns} LUN maps")]
     HasLuns { target: String, luns: usize },
-    #[error("host group {host:?} is used by target {target}: delete that map first")]
+    #[error("host group {host:?} is used by a LUN map of target {target}")]
     HostInUse { host: String, target: String },
     #[error(
-        "this node cannot read {kind} {name:?} in the cluster's record, because a later version of ursa wrote it, and does not change it: run the command on a node of that version"
+        "this node cannot read {kind} {name:?} in the cluster's record: a later version of ursa wrote it; it is left unchanged"
     )]
     EntryUnreadable { kind: &'static str, name: String },
     #[error("a user already exists: log in, or have an administrator create another user")]
@@ -54,28 +52,24 @@ pub enum ControlError {
     LastAdmin(String),
     #[error("limit reached: at most {most} {kind}s; delete unused ones")]
     TooMany { kind: &'static str, most: usize },
-    #[error("host group {0:?} is built in and cannot be changed: create a host group of your own")]
+    #[error("host group {0:?} is built in and cannot be changed")]
     BuiltIn(String),
-    #[error(
-        "LUN {lun} of target {target} is already used for host group {host:?}: choose another LUN, or omit it"
-    )]
+    #[error("LUN {lun} of target {target} is already in use for host group {host:?}")]
     LunTaken { lun: u16, target: String, host: String },
     #[error("target {0} has no free LUN (0 to {max}): use another target", max = LUN_MAX)]
     NoLunFree(String),
-    #[error("this node has several pools: choose one with --pool ({0})")]
+    #[error("several pools exist ({0}), and none was given")]
     ChoosePool(String),
     #[error("the cluster's record is in etcd, where nodes have no votes: {what}; {instead}")]
     RecordInEtcd { what: &'static str, instead: &'static str },
-    #[error("no pool exists yet: create one with `ursa pool create`")]
+    #[error("no pool exists yet")]
     NoPool,
-    #[error("pool {0:?} is open and working: close it with `ursa pool export`")]
+    #[error("pool {0:?} is open and working")]
     PoolOpen(String),
-    #[error(
-        "another pool named {0:?} exists on this node and is not open: choose another name with --name, reopen that pool (`ursa pool reopen {0}`), or forget it (`ursa pool forget {0}`)"
-    )]
+    #[error("another pool on this node has the name {0:?}; it is not open")]
     PoolOfThatName(String),
     #[error(
-        "these disks hold pool {0:?}, which this node already has: they are an image of it, or other paths to its disks; to use them instead, first export that pool (`ursa pool export {0}`) or, if it is not open, forget it (`ursa pool forget {0}`)"
+        "the disks hold pool {0:?}, which this node already has: they are an image of it, or other paths to its disks"
     )]
     PoolHereAlready(String),
     #[error(
@@ -96,7 +90,7 @@ pub enum ControlError {
     LuStateUnreadable(String),
     #[error("pool {0:?} is not open: {1}")]
     PoolClosed(String, String),
-    #[error("volume {volume:?} has {from} and would lose data at {to}: volumes can only grow")]
+    #[error("volume {volume:?} has {from}: shrinking it to {to} would lose data")]
     WouldShrink { volume: String, from: ByteLen, to: ByteLen },
     #[error(
         "volume {0:?} is too small to use all of its slices and cannot grow with its copies: create a larger volume and copy the data"
@@ -105,8 +99,8 @@ pub enum ControlError {
     #[error("{work} was not started: {first} comes first and waits for {waits_for}", first = .first.work, waits_for = .first.waits_for)]
     Busy { work: Work, first: Box<ChangeStatus> },
     #[error(
-        "{work} has not finished within {seconds} seconds and continues: it waits for {waits_for}; `ursa status` shows whether it still does",
-        work = .0.work, seconds = .0.age.as_secs(), waits_for = .0.waits_for
+        "{work} has not finished within {seconds} seconds and continues: {stage}",
+        work = .0.work, seconds = .0.age.as_secs(), stage = .0.stage()
     )]
     Unfinished(Box<ChangeStatus>),
     /// A core does not respond.
@@ -119,13 +113,11 @@ pub enum ControlError {
     Enter(Box<EnterError>),
     #[error("this node cannot take part in its cluster now: {0}")]
     ClusterFailed(String),
-    #[error(
-        "this node is an active member of its cluster: to remove it, run `ursa node remove {0}` on another node"
-    )]
+    #[error("this node is an active member of its cluster")]
     TakesPart(u16),
     #[error("this node is alone in its cluster: there is no other node that it could leave")]
     OnlyNode,
-    #[error("no other node can join this one: `ursa node init` lets it listen for other nodes")]
+    #[error("no other node can join this one")]
     NotListening,
     #[error(
         "volume {volume:?} cannot have a node continue alone: that is for two nodes without a witness and a volume with a copy on each ({nodes} nodes, {copies} copies here); with three nodes a majority continues, without that risk"
@@ -151,9 +143,7 @@ pub enum ControlError {
     ForkUnwell { volume: String, node: u16 },
     #[error("{}", too_few(*wanted, *there, refused))]
     Copies { wanted: usize, there: usize, refused: Vec<ClusterError> },
-    #[error(
-        "node {0} cannot take a copy: it is down, in maintenance, a witness, or not in the cluster (`ursa node list`)"
-    )]
+    #[error("node {0} cannot take a copy")]
     NodeNotThere(u16),
     #[error("node {node} already has a copy of volume {volume:?}: see `ursa volume show {volume}`")]
     HasCopy { volume: String, node: u16 },
@@ -206,9 +196,7 @@ pub enum ControlError {
     Join(Box<link::JoinError>),
     #[error("the member at {address} refused: {reason}")]
     JoinRefused { address: SocketAddr, reason: JoinRefusal },
-    #[error(
-        "this node does not hold the cluster CA key: create the token on the node that created the cluster"
-    )]
+    #[error("no node of the cluster is known to hold the cluster CA key")]
     NoAuthority,
     #[error(
         "this node has too many targets, host groups and volumes to join a cluster with them: delete unused ones, or create the cluster on this node and let the other node join"
@@ -218,7 +206,7 @@ pub enum ControlError {
         "the targets or host groups of this node were changed while it joined, so it has not joined: create a new token, and try again"
     )]
     ChangedWhileJoining,
-    #[error("node {node} has a copy of volume {volume:?}: move or remove that copy first")]
+    #[error("node {node} has a copy of volume {volume:?}")]
     NodeHasCopies { node: u16, volume: String },
     #[error(
         "without node {0} there would be no quorum, and nothing could be changed: bring back the nodes whose votes are missing first (`ursa node list`)"
