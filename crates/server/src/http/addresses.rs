@@ -133,9 +133,7 @@ struct NodeReports {
 impl NodeReports {
     /// The reports of this node and of those that have answered.
     fn new(control: &Control, answers: Answers) -> NodeReports {
-        let read =
-            |text: &str| serde_json::from_str::<Vec<AddressHere>>(text).map_err(|error| error.to_string());
-        let (theirs, _) = answers.each(read);
+        let (theirs, _) = answers.each(|text| serde_json::from_str::<Vec<AddressHere>>(text));
         let mut here: BTreeMap<u16, Vec<AddressHere>> =
             theirs.into_iter().map(|theirs| (theirs.node, theirs.has)).collect();
         here.insert(control.number(), control.addresses_here());

@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use self::log::AuditFilter;
 use self::writer::Writer;
 use super::input::{Parameters, limit_of, skip_of};
-use super::inquiries;
+use super::inquiries::{self, Unanswered};
 use super::peers::{self, QueriedNodes, Theirs, Whose};
 use super::refusal::Refusal;
 use super::state::State;
@@ -107,12 +107,12 @@ impl Audit {
 /// Answers a question of another node.
 ///
 /// # Errors
-/// As text: this node does not understand the question, or the log cannot be read.
-pub(super) async fn shown(audit: &Audit, question: &str) -> Result<Vec<AuditEntry>, String> {
-    let wanted: AuditFilter = serde_json::from_str(question)
-        .map_err(|error| format!("this node's version does not understand the request: {error}"))?;
+/// This node does not understand the question, or the log cannot be read.
+pub(super) async fn shown(audit: &Audit, question: &str) -> Result<Vec<AuditEntry>, Unanswered> {
+    let wanted: AuditFilter =
+        serde_json::from_str(question).map_err(|error| Unanswered::NotUnderstood(error.to_string()))?;
     let wanted = AuditFilter { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
-    audit.last(wanted).await.map_err(|error| format!("its audit log cannot be read: {error}"))
+    audit.last(wanted).await.map_err(|error| Unanswered::AuditUnreadable(error.to_string()))
 }
 
 fn cut(mut text: String) -> String {

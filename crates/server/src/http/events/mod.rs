@@ -28,7 +28,7 @@ use super::access::Caller;
 use super::findings;
 use super::guard::Peer;
 use super::input::{Parameters, limit_of, skip_of};
-use super::inquiries;
+use super::inquiries::{self, Unanswered};
 use super::peers::{self, QueriedNodes, Whose};
 use super::refusal::Refusal;
 use super::state::State;
@@ -263,10 +263,10 @@ fn of_one(page: Option<Page>) -> Events {
 /// Answers a question of another node.
 ///
 /// # Errors
-/// As text: this node does not understand the question.
-pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, String> {
-    let question: Question = serde_json::from_str(question)
-        .map_err(|error| format!("this node's version does not understand the request: {error}"))?;
+/// This node does not understand the question.
+pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, Unanswered> {
+    let question: Question =
+        serde_json::from_str(question).map_err(|error| Unanswered::NotUnderstood(error.to_string()))?;
     Ok(Question { limit: question.limit.min(LIMIT_MAX), ..question }.answer(ring))
 }
 
