@@ -3,7 +3,6 @@
 //! The server adds status, code and hint: `server/src/http/refusal/control.rs`.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use base::ByteLen;
 use rt::DiskError;
@@ -12,6 +11,7 @@ use store::{SliceError, StoreError};
 use super::change::{ChangeStatus, Work};
 use super::cluster::EnterError;
 use super::members::JoinRefusal;
+use super::pools::NotOpen;
 use super::scrubbing::Unscrubbable;
 use crate::attach::access::{InvalidName, LUN_MAX};
 use crate::member::ClusterError;
@@ -81,15 +81,11 @@ pub enum ControlError {
     #[error("pool {0:?} has no volume whose only copy in sync was set back: nothing to accept")]
     NothingOlder(String),
     #[error(
-        "pool {name:?} is not open yet: its disks have not responded for {} seconds; it opens when they do", .since.as_secs()
-    )]
-    PoolOpening { name: String, since: Duration },
-    #[error(
         "the reservations of volume {0:?} cannot be read: they are damaged, or a newer version of ursa wrote them. The volume is not served, because hosts that were fenced off could write to it: start the newest version that has served it; or, if no host relies on reservations, copy the data to a new volume and delete this one"
     )]
     LuStateUnreadable(String),
     #[error("pool {0:?} is not open: {1}")]
-    PoolClosed(String, String),
+    PoolClosed(String, NotOpen),
     #[error("volume {volume:?} has {from}: shrinking it to {to} would lose data")]
     WouldShrink { volume: String, from: ByteLen, to: ByteLen },
     #[error(

@@ -95,7 +95,7 @@ pub use self::peer_query::{QUERY_DEADLINE, QueryFailed};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};
 pub(crate) use self::people::{TOKENS, USERS};
 pub use self::pool_previews::Importable;
-pub use self::pools::{FailedDisk, ImportSpec, MapMemory, PoolSpec, PoolState, PoolStatus};
+pub use self::pools::{FailedDisk, ImportSpec, MapMemory, NotOpen, PoolSpec, PoolState, PoolStatus};
 pub use self::read_errors::DiskReadErrors;
 use self::read_errors::ReadErrors;
 pub(crate) use self::read_errors::{
@@ -220,7 +220,7 @@ enum Opened {
     /// Its disks have not responded since then.
     NotYet(Instant),
     /// It could not be opened.
-    No(StoreError),
+    No(Arc<StoreError>),
 }
 
 impl KnownPool {
@@ -228,6 +228,14 @@ impl KnownPool {
         match &self.state {
             Opened::Yes(pool) => Some(pool),
             Opened::NotYet(_) | Opened::No(_) => None,
+        }
+    }
+
+    fn opened(&self) -> Result<&Pool, NotOpen> {
+        match &self.state {
+            Opened::Yes(pool) => Ok(pool),
+            Opened::NotYet(began) => Err(NotOpen::Silent(rt::now().since(*began))),
+            Opened::No(error) => Err(NotOpen::Failed(Arc::clone(error))),
         }
     }
 }

@@ -222,7 +222,7 @@ impl Control {
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;
                 tracing::error!(pool = name, error = cause, "a pool could not be opened");
-                self.know_pool(&name, &paths, Opened::No(error));
+                self.know_pool(&name, &paths, Opened::No(error.into()));
                 Ok(())
             }
         }

@@ -3,6 +3,7 @@
 mod would;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -465,7 +466,7 @@ fn shown(pool: PoolStatus, node: u16, node_name: String) -> Pool {
             name: pool.name,
             id: None,
             state: PoolState::Unavailable,
-            reason: Some(reason),
+            reason: Some(reason.to_string()),
             total: 0,
             free: 0,
             used: 0,
@@ -498,7 +499,8 @@ fn open_pool(name: String, open: Open, node: u16, node_name: String) -> Pool {
     let since = |age| SystemTime::now().checked_sub(age)?.duration_since(UNIX_EPOCH).ok();
     let failed = open.failed.iter().map(|disk| {
         let since = since(disk.age).unwrap_or_default().as_secs();
-        (disk.path.clone(), DiskFailure { error: disk.error.clone(), since })
+        let error = io::Error::from_raw_os_error(disk.errno).to_string();
+        (disk.path.clone(), DiskFailure { error, since })
     });
     let mut failed: BTreeMap<PathBuf, DiskFailure> = failed.collect();
     let reasons: Vec<String> = failed

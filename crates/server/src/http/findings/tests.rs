@@ -87,7 +87,7 @@ fn etcd_lost(node: u16) -> Report {
 
 fn disk_failed() -> FaultKind {
     let (pool, disk) = ("default".into(), "/dev/sdb".into());
-    FaultKind::DiskFailed { pool, disk, error: "Input/output error".into() }
+    FaultKind::DiskFailed { pool, disk, errno: 5 }
 }
 
 /// A healthy cluster: three nodes, and a volume with two copies.

@@ -1,6 +1,7 @@
 //! The texts of all findings.
 
 use std::fmt::Display;
+use std::io;
 
 use ::node::control::{FaultKind, Stall, UnreadBlock};
 use ::node::{RecordDamage, RecordFault, RecordMissing};
@@ -416,8 +417,11 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         FaultKind::PoolSetBack { pool, disks, resynced, stuck } => {
             of_set_back((pool, &on, disks), *resynced, stuck, &at(node))
         }
-        FaultKind::DiskFailed { pool, disk, error } => Words {
-            cause: format!("Disk {disk} of pool {pool}{on} has failed: {error}."),
+        FaultKind::DiskFailed { pool, disk, errno } => Words {
+            cause: format!(
+                "Disk {disk} of pool {pool}{on} has failed: {}.",
+                io::Error::from_raw_os_error(*errno)
+            ),
             action: "Check the disk (dmesg); when it works again or is replaced, reopen the pool".into(),
             command: format!("ursa pool reopen {pool}{}", at(node)),
         },

@@ -43,7 +43,7 @@ impl From<ControlError> for Refusal {
             E::OnlyInMemory { .. } => (CONFLICT, "only_in_memory"),
             E::PoolWorks(_) => (CONFLICT, "pool_works"),
             E::LuStateUnreadable(_) => (UNAVAILABLE, "volume_unavailable"),
-            E::PoolClosed(..) | E::PoolOpening { .. } => (UNAVAILABLE, "pool_unavailable"),
+            E::PoolClosed(..) => (UNAVAILABLE, "pool_unavailable"),
             E::Busy { .. } => (UNAVAILABLE, "busy"),
             E::Unfinished(_) => (StatusCode::GATEWAY_TIMEOUT, "unfinished"),
             E::Core(_) => (StatusCode::GATEWAY_TIMEOUT, "core_silent"),
@@ -134,7 +134,7 @@ fn hint(error: &ControlError) -> Option<Cow<'static, str>> {
         E::ChoosePool(_) => "choose one",
         E::NoPool => "create one with `ursa pool create`",
         E::PoolOpen(_) => "close it with `ursa pool export`",
-        E::PoolClosed(..) | E::PoolOpening { .. } => {
+        E::PoolClosed(..) => {
             "repair its disks and run `ursa pool reopen`. If the pool is lost: `ursa volume copy rebuild` rebuilds this node's copies in another pool, and `ursa pool forget` removes it"
         }
         E::Busy { first, .. } => advice(&first.waits_for),
@@ -215,11 +215,16 @@ fn field_path(field: &'static str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ::node::control::NotOpen;
+
     use super::*;
 
     #[test]
     fn a_lost_pool_leads_to_what_rebuilds_its_copies() {
-        let refusal = Refusal::from(ControlError::PoolClosed("fast".into(), "no such file".into()));
+        let why = NotOpen::Silent(Duration::from_secs(60));
+        let refusal = Refusal::from(ControlError::PoolClosed("fast".into(), why));
         let hint = refusal.problem.hint.expect("there is something to do");
         assert!(hint.contains("`ursa volume copy rebuild` rebuilds this node's copies"), "{hint}");
     }
