@@ -112,7 +112,7 @@ impl Verification {
     }
 }
 
-/// Why a part of a volume could not be compared.
+/// Why a part of a volume could not be compared. `at` is in bytes.
 #[derive(Clone, Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum Uncompared {
