@@ -23,7 +23,7 @@ use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
 use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::{NOTHING, Thing};
-use super::{Control, ControlError, Result};
+use super::{Control, ControlError, NeedsVotes, Result};
 use crate::config::RecordEngine;
 use crate::copies::{Copies, LinkHandler, LinkRoles, NodeEntry, node_key, peer};
 use crate::member::{ClusterError, Engine, RECORD_DEADLINE, Reconciler};
@@ -412,10 +412,7 @@ impl Control {
     pub async fn check_new_cluster(&self) -> Result<Vec<u16>> {
         let reconciler = self.reconciler()?;
         if !reconciler.nodes_vote() {
-            return Err(ControlError::RecordInEtcd {
-                what: "a node cannot be forced into a new cluster",
-                instead: "volumes keep running without etcd; if it is lost for good, restore it from its newest backup (see docs/use/cluster.md)",
-            });
+            return Err(ControlError::RecordInEtcd(NeedsVotes::NewCluster));
         }
         // Only a majority can answer this read; and no other node may be up that could be part of one.
         let works = reconciler.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok();

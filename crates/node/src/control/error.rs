@@ -60,8 +60,8 @@ pub enum ControlError {
     NoLunFree(String),
     #[error("several pools exist ({0}), and none was given")]
     ChoosePool(String),
-    #[error("the cluster's record is in etcd, where nodes have no votes: {what}; {instead}")]
-    RecordInEtcd { what: &'static str, instead: &'static str },
+    #[error("the cluster's record is in etcd, where nodes have no votes: {0}")]
+    RecordInEtcd(NeedsVotes),
     #[error("no pool exists yet")]
     NoPool,
     #[error("pool {0:?} is open and working")]
@@ -229,6 +229,26 @@ pub enum ControlError {
     /// The record refused.
     #[error(transparent)]
     Record(#[from] RecordError),
+}
+
+/// What replaces the nodes' votes if the record is in etcd.
+const ETCD_VOTES: &str =
+    "if either of two nodes is lost, the other one continues as long as etcd is available";
+
+/// What needs the nodes' votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum NeedsVotes {
+    #[error(
+        "a node cannot be forced into a new cluster; volumes keep running without etcd; if it is lost for good, restore it from its newest backup (see docs/use/cluster.md)"
+    )]
+    NewCluster,
+    #[error("no node continues alone; {ETCD_VOTES}")]
+    ContinuingAlone,
+    #[error("no preferred node is needed; {ETCD_VOTES}")]
+    PreferredNode,
+    #[error("a witness is not needed; {ETCD_VOTES}")]
+    Witness,
 }
 
 impl From<EnterError> for ControlError {

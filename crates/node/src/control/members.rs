@@ -32,10 +32,6 @@ pub(super) const NEXT_NODE: &str = "next-node-number";
 /// The key of the node whose vote alone counts in a cluster of two nodes without a witness.
 const PREFERRED: &str = "preferred-node";
 
-/// What replaces the nodes' votes if the record is in etcd.
-pub(super) const ETCD_VOTES: &str =
-    "if either of two nodes is lost, the other one continues as long as etcd is available";
-
 /// How long a change of the record's members may take.
 const MEMBERS_DEADLINE: Duration = Duration::from_secs(10);
 

@@ -55,7 +55,7 @@ impl From<ControlError> for Refusal {
             E::Copies { .. } => (CONFLICT, "too_few_nodes"),
             E::NodeNotThere(_) => (CONFLICT, "node_unavailable"),
             E::ClusterWorks => (CONFLICT, "cluster_works"),
-            E::RecordInEtcd { .. } => (CONFLICT, "record_in_etcd"),
+            E::RecordInEtcd(_) => (CONFLICT, "record_in_etcd"),
             E::JoinRefused { reason: JoinRefusal::Collides { .. }, .. } => (CONFLICT, "join_collision"),
             E::JoinRefused { .. } => (CONFLICT, "join_refused"),
             E::NodeIsThere(_) => (CONFLICT, "node_is_up"),
