@@ -526,10 +526,8 @@ impl Control {
             let text = format!("scrub of volume {}: {said}", scrub.volume);
             tell(Event::new(SCRUB_FOUND_BAD_BLOCKS, &scrub.volume, text).of_volume(id));
         }
-        let outcome = match scrub.state {
-            ScrubState::Stopped => JobOutcome::Cancelled,
-            _ => JobOutcome::Done,
-        };
+        let is_stopped = scrub.state == ScrubState::Stopped;
+        let outcome = if is_stopped { JobOutcome::Cancelled } else { JobOutcome::Done };
         // Nobody knows how long earlier lives of the node have worked on it.
         let took = Some(scrub.took).filter(|took| !took.is_zero());
         let subject = scrub.volume.clone();

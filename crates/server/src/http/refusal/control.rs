@@ -22,7 +22,7 @@ impl From<ControlError> for Refusal {
             E::Join(error) => return cluster::not_joined(error),
             E::Cluster(error) => return cluster::refused(error),
             E::Store(error) => return store::refusal(error),
-            E::Invalid { field, reason } => return Refusal::invalid(field_path(*field), *reason),
+            &E::Invalid { field, reason } => return Refusal::invalid(field_path(field), reason),
             E::NotFound { kind, .. } => return worded(&error, NOT_FOUND, format!("{kind}_not_found")),
             E::Exists { kind, .. } => return worded(&error, CONFLICT, format!("{kind}_exists")),
             E::EntryUnreadable { kind, .. } => return worded(&error, CONFLICT, format!("{kind}_unreadable")),
