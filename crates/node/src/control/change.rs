@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{ByteLen, Instant};
+use serde::{Deserialize, Serialize};
 use store::{Zeroing, ZeroingWatch};
 
 use super::doing::Doing;
@@ -48,7 +49,7 @@ const ZEROING_STALLS: Duration = Duration::from_secs(10);
 const NUMBERS_PER_SECOND: u64 = 1 << 16;
 
 /// What a change does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// The kind of change.
     pub doing: Doing,
@@ -70,7 +71,8 @@ impl fmt::Display for Work {
 }
 
 /// What a change waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WaitsFor {
     /// For another change to end.
     Turn(Work),

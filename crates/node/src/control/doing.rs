@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! doings {
     ($($name:ident = $words:literal;)+) => {
         /// The kind of a change.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
         pub enum Doing {
             $(#[doc = concat!("\"", $words, "\", and then a name.")] $name,)+
         }

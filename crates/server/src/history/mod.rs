@@ -21,7 +21,7 @@ use std::{fs, io};
 use rt::sync::{Sender, oneshot};
 use serde::{Deserialize, Serialize};
 
-pub use self::forecast::{Filling, Outlook};
+pub use self::forecast::{Filling, Forecast, Outlook};
 use self::ring::{Ring, Shape};
 use self::row::Mean;
 pub use self::row::{POOLS_MAX, PoolUse, Row, Value};

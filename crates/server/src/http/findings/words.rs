@@ -295,13 +295,13 @@ fn of_reports(reports: &[&Report], nodes: &[ClusterNode]) -> Words {
             action: "Repair the certificate, then restart the node".into(),
             command: "systemctl restart ursa".into(),
         },
-        OwnFault::ChangeStuck { what, waits_for } => Words {
-            cause: format!("{who}: {what} has not finished: it waits for {waits_for}."),
+        OwnFault::ChangeStuck { work, waits_for } => Words {
+            cause: format!("{who}: {work} has not finished: it waits for {waits_for}."),
             action: "Fix what it waits for; it then continues automatically".into(),
             command: LOG.into(),
         },
         OwnFault::PoolFullSoon { pool, forecast } => Words {
-            cause: format!("Pool {pool} on {} is filling up. {forecast}", whose(report)),
+            cause: format!("Pool {pool} on {} is filling up. {}", whose(report), forecast.text()),
             action: "Add a disk to it, or delete volumes that are not needed".into(),
             command: format!("ursa pool add-disk {pool} DISK{}", at(report.node)),
         },
