@@ -23,7 +23,7 @@ use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
 use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::{NOTHING, Thing};
-use super::{Control, ControlError, NeedsVotes, Result};
+use super::{Beat, Control, ControlError, NeedsVotes, Result};
 use crate::config::RecordEngine;
 use crate::copies::{Copies, LinkHandler, LinkRoles, NodeEntry, node_key, peer};
 use crate::member::{ClusterError, Engine, RECORD_DEADLINE, Reconciler};
@@ -572,8 +572,10 @@ impl Control {
                 }
             }
             // Copies are opened only after that.
-            let pause = if reconciler.knows_this_life() { ANNOUNCE_AGAIN } else { ANNOUNCE_SOON };
-            rt::sleep(pause).await;
+            match reconciler.knows_this_life() {
+                true => Beat::Announcing.wait(ANNOUNCE_AGAIN).await,
+                false => rt::sleep(ANNOUNCE_SOON).await,
+            }
         }
     }
 }

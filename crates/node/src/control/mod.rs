@@ -8,6 +8,7 @@
 mod absence;
 mod access;
 mod addresses;
+mod beats;
 mod change;
 mod cluster;
 mod copies;
@@ -66,6 +67,7 @@ use store::{Host, LogMemory, LogTuning, Pool, PoolId, RamBudget, StoreError};
 pub(crate) use self::access::{HOSTS, TARGETS};
 pub use self::access::{MapSpec, TargetChange, TargetSpec};
 pub use self::addresses::{AddressHere, AddressSpec, AddressStatus};
+pub(crate) use self::beats::Beat;
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work, Zeroed};
 pub use self::cluster::{ClusterFailure, EnterError, Leaving, Member, Place};

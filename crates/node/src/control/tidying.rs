@@ -13,9 +13,9 @@ use base::Instant;
 use replica::Revision;
 use store::{Pool, PoolId, VolumeInfo};
 
-use super::Control;
 use super::leftovers::forget_deleted;
 use super::volumes::compression_in_logs;
+use super::{Beat, Control};
 use crate::copies::{DeletedVolume, DroppedCopy, VolumeEntry, WantedCopy};
 use crate::data::VolumeId;
 use crate::member::Reconciler;
@@ -74,7 +74,7 @@ impl Control {
         let under_way = UnderWay::default();
         let mut compared: Option<Compared> = None;
         while !reconciler.is_stopping() {
-            rt::sleep(TIDY_EVERY).await;
+            Beat::Tidying.wait(TIDY_EVERY).await;
             let now = Compared {
                 at: rt::now(),
                 record: reconciler.acts_by(),

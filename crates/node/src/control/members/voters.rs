@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::{Candidate, MemberChange, voters_for};
 
-use super::super::{Control, ControlError, NeedsVotes, Result};
+use super::super::{Beat, Control, ControlError, NeedsVotes, Result};
 use super::{MEMBERS_DEADLINE, PREFERRED, node_entry};
 use crate::member::{ClusterError, Reconciler, json};
 
@@ -46,7 +46,7 @@ impl Control {
     /// Adjusts the set of voters whenever this node leads the record.
     pub(in crate::control) async fn keep_voters(self: Rc<Control>, reconciler: Rc<Reconciler>) {
         while !reconciler.is_stopping() {
-            rt::sleep(VOTERS_EVERY).await;
+            Beat::Voters.wait(VOTERS_EVERY).await;
             if let Err(error) = self.correct_voters(&reconciler).await {
                 tracing::debug!(%error, "the voters of the cluster's record could not be changed");
             }

@@ -20,7 +20,7 @@ use super::super::change::WaitsFor;
 use super::super::doing::Doing;
 use super::super::filling::THRESHOLDS;
 use super::super::turns::{NOTHING, Thing};
-use super::super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
+use super::super::{Beat, Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
 use super::VolumeStatus;
 use crate::canary::{Canary, makes};
 use crate::copies::VolumeEntry;
@@ -371,7 +371,7 @@ impl Control {
     /// Converts the volumes of this node that are to be converted, as long as it runs.
     pub(in crate::control) async fn convert_volumes(self: Rc<Control>) {
         loop {
-            rt::sleep(LOOK_EVERY).await;
+            Beat::Conversions.wait(LOOK_EVERY).await;
             for id in self.to_convert() {
                 let Some((_, info)) = self.current_of(self.copies_of(id)) else { continue };
                 let Some(to) = info.converting else { continue };
