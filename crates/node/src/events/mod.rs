@@ -159,7 +159,8 @@ pub(crate) fn tell(event: Event) {
 }
 
 impl Control {
-    /// Waits for events, and takes them; none if nothing happens for about a second. Only one caller at a time.
+    /// Waits for events, and takes them; none if nothing happens for about a second. Only one caller at a
+    /// time.
     pub async fn next_events(self: Rc<Control>) -> Taken {
         self.look_for_events();
         let events = self.events();
