@@ -3,6 +3,7 @@
 mod apply;
 mod batch;
 mod doubt;
+mod idle;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -294,36 +295,6 @@ impl Engine {
             self.replies.push_back(Reply { call, result: Err(error) });
         }
         self.hand_on();
-    }
-
-    /// How many ticks may be handled at the same time, when the last of them is due: before that, none would
-    /// do anything.
-    ///
-    /// They are so many that an idle follower is woken by its leader's heartbeats, and not by its ticks. A
-    /// leader without other members has nobody to send heartbeats to.
-    pub(super) fn ticks_together(&self) -> u32 {
-        let raft = &self.raft.raft;
-        let waits = self.pending.calls() + self.reads.len() > 0
-            || self.deferred.since.is_some()
-            || self.unconfirmed.is_some()
-            || self.succession.is_some()
-            || self.doubt.is_some()
-            || !self.snapshots.is_empty();
-        let left = match raft.state {
-            _ if waits || raft.leader_id == 0 => 1,
-            StateRole::Leader => {
-                let election = ELECTION_TICKS_MIN.saturating_sub(raft.election_elapsed);
-                match self.is_alone() {
-                    true => election,
-                    false => HEARTBEAT_TICKS.saturating_sub(raft.heartbeat_elapsed()).min(election),
-                }
-            }
-            StateRole::Follower => {
-                self.timeout.0.saturating_sub(raft.election_elapsed).min(2 * HEARTBEAT_TICKS)
-            }
-            StateRole::Candidate | StateRole::PreCandidate => 1,
-        };
-        left.max(1) as u32
     }
 
     /// Handles a message that the node `from` has sent.
@@ -788,5 +759,37 @@ mod tests {
             assert!(leads == 1 || !(100..300).contains(&tick), "tick {tick}");
         }
         assert!(left_out.iter().all(|ticks| *ticks > 100), "{left_out:?}");
+    }
+
+    /// As long as a leader says that it needs no answers, it makes no difference if they come with its ticks.
+    #[test]
+    fn a_leader_whose_followers_have_everything_needs_their_answers_only_with_its_ticks() {
+        let mut engines = [engine(1), engine(2)];
+        let (mut left, mut waited): ([Vec<Vec<u8>>; 2], _) = (Default::default(), 0);
+        for tick in 1..400 {
+            for index in [0, 1] {
+                let node = engines[1 - index].node();
+                for bytes in std::mem::take(&mut left[index]) {
+                    engines[index].handle_message(node, &bytes).unwrap();
+                    waited += 1;
+                    assert!(sent_by(&mut engines[index]).is_empty(), "nothing follows, tick {tick}");
+                }
+                engines[index].handle_tick(Instant::default() + TICK * tick);
+                let sent = sent_by(&mut engines[index]);
+                let needs_none = engines[index].needs_no_answers();
+                if needs_none && sent.iter().all(|bytes| message::may_wait(bytes)) {
+                    let from = engines[index].node();
+                    let other = &mut engines[1 - index];
+                    sent.iter().for_each(|bytes| other.handle_message(from, bytes).unwrap());
+                    left[index] = sent_by(other);
+                    assert!(left[index].iter().all(|bytes| message::may_wait(bytes)), "tick {tick}");
+                } else {
+                    deliver(&mut engines, index, sent);
+                }
+            }
+            let leads = engines.iter().filter(|engine| engine.is_leader()).count();
+            assert!(leads == 1 || tick < 100, "tick {tick}");
+        }
+        assert!(waited > 100, "{waited}");
     }
 }
