@@ -170,7 +170,8 @@ impl Control {
         while !reconciler.is_stopping() {
             // A host may use a new volume at once, so the rules that this node has changed are saved soon.
             // The change itself does not wait for that: the disk of the node's record may hang.
-            let _ = rt::timeout(KEEP_EVERY, self.access_changed.notified()).await;
+            let next = rt::now().beat_after(KEEP_EVERY);
+            let _ = rt::timeout_at(next, self.access_changed.notified()).await;
             let acts_by = reconciler.acts_by();
             if acts_by == Revision(0) || saved_at == Some(acts_by) {
                 continue;
