@@ -30,11 +30,11 @@ impl Engine {
         left.max(1) as u32
     }
 
-    /// Whether answers to heartbeats ([`super::super::may_wait`]) may wait until the engine wakes anyway: this
-    /// node leads, and all others have its whole log.
+    /// Whether answers to heartbeats may wait until the engine wakes anyway
+    /// ([`may_wait`](super::super::may_wait)): this node leads, and all others have its whole log.
     ///
-    /// Then all that follows from an answer is that the follower counts as heard, which a leader looks at when
-    /// it takes a tick. It wakes for that with each of its heartbeats.
+    /// Then all that follows from an answer is that the follower counts as heard, which a leader looks at
+    /// when it takes a tick. It wakes for that with each of its heartbeats.
     pub(in crate::embedded) fn needs_no_answers(&self) -> bool {
         let raft = &self.raft.raft;
         let last = raft.raft_log.last_index();
