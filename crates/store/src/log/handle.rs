@@ -1,7 +1,7 @@
 //! What the pool and the core that runs a log share, because they may be different cores.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rt::CoreId;
@@ -103,6 +103,8 @@ pub(crate) struct Lender {
     requests: Mutex<Option<VecDeque<Request>>>,
     unanswered: AtomicU64,
     freed: AtomicU64,
+    /// See [`Lender::set_relied_on`].
+    relied_on: AtomicU16,
     pub(crate) bell: Bell,
 }
 
@@ -112,12 +114,19 @@ impl Default for Lender {
             requests: Mutex::new(Some(VecDeque::new())),
             unanswered: AtomicU64::new(0),
             freed: AtomicU64::new(0),
+            relied_on: AtomicU16::new(u16::MAX),
             bell: Bell::default(),
         }
     }
 }
 
 impl Lender {
+    /// Notes that the durable catalog relies on the content of this many logs, the first ones: it has a
+    /// volume there that is not about to be resynced in full. Until the first call, it may be all of them.
+    pub(crate) fn set_relied_on(&self, logs: u16) {
+        self.relied_on.store(logs, Ordering::Release);
+    }
+
     /// Sends a request. If the pool is gone, the request is dropped, which counts as a refusal.
     pub(crate) fn ask(&self, request: Request) {
         if let Some(requests) = &mut *lock(&self.requests) {
@@ -227,6 +236,8 @@ struct Shared {
     member: Weak<Member>,
     /// A volume was deleted since the log last checked.
     fewer_branches: bool,
+    /// See [`LogHandle::lacks_records`].
+    lacks_records: bool,
 }
 
 /// What the pool and a volume's slice in a log share.
@@ -423,6 +434,23 @@ impl LogHandle {
     /// Whether slices of the log are open.
     pub(crate) fn is_open(&self) -> bool {
         lock(&self.shared).open_on.is_some()
+    }
+
+    /// Whether nobody relies on what the log holds: each of its volumes is a copy that the durable catalog
+    /// calls blank or older, so that all of it is resynced from another copy.
+    pub(super) fn may_lack_records(&self) -> bool {
+        self.number >= self.lender.relied_on.load(Ordering::Acquire)
+    }
+
+    /// Notes whether the log was refused only because records are missing.
+    pub(super) fn set_lacks_records(&self, lacks: bool) {
+        lock(&self.shared).lacks_records = lacks;
+    }
+
+    /// Whether the log was refused when it was last opened, only because records are missing that were
+    /// acknowledged as durable.
+    pub(crate) fn lacks_records(&self) -> bool {
+        lock(&self.shared).lacks_records
     }
 
     /// Waits until an earlier opening of the log has ended.

@@ -72,6 +72,7 @@ use leaf::{Era, LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
 use marks::Marks;
 use place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots};
 use queue::Append;
+use replay::RecoveryError;
 use root::Run;
 use segment::{Segments, Zone};
 use space::Meanwhile;
@@ -364,6 +365,7 @@ impl Inner {
         self.begun.set(true);
         match self.recover().await {
             Ok(()) => {
+                self.handle.set_lacks_records(false);
                 self.take_reserves();
                 self.take_zones();
                 self.phase.set(Phase::Open);
@@ -378,6 +380,7 @@ impl Inner {
             Err(error) => {
                 let log = self.handle.number;
                 tracing::error!(log, %error, "a log cannot be opened: its volumes are offline");
+                self.handle.set_lacks_records(matches!(error, RecoveryError::RecordMissing(_)));
                 self.phase.set(Phase::Refused);
                 self.tell_stays();
                 self.give_up_memory();

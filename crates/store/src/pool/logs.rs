@@ -128,6 +128,21 @@ impl Pool {
         (space.lent > 0).then_some(space)
     }
 
+    /// The volumes with blocks in a log that was refused only because it lacks records that were acknowledged
+    /// as durable. One list for each such log.
+    ///
+    /// If all of them are copies that are blank or set back ([`CopyState`](crate::CopyState)), the log does
+    /// without these records the next time it is opened.
+    pub fn volumes_lacking_records(&self) -> Vec<Vec<VolumeId>> {
+        let state = self.0.state.borrow();
+        let lacking = state.logs.iter().filter(|(_, log)| log.lacks_records());
+        let of_log = |number: u16| {
+            let volumes = state.catalog.volumes.iter().filter(move |(_, volume)| volume.logs_used() > number);
+            volumes.map(|(id, _)| *id).collect()
+        };
+        lacking.map(|(number, _)| of_log(*number)).collect()
+    }
+
     /// Waits until logs whose slices are all closed have no I/O under way.
     ///
     /// To be called before the pool is dropped, so that its disks can be opened again.
