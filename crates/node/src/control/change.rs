@@ -430,6 +430,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::CloseCopy
         | Doing::DeleteCopy
         | Doing::DropCopy
+        | Doing::ResyncCopies
         | Doing::WriteFork
         | Doing::ChangeUser
         | Doing::MakeToken

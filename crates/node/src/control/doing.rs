@@ -41,6 +41,7 @@ doings! {
     CloseCopy = "closing the copy of volume";
     DeleteCopy = "deleting the copy of volume";
     DropCopy = "deleting a copy of volume";
+    ResyncCopies = "marking for a full resync the copies in a damaged log of pool";
     WriteFork = "recording whether this node continues alone with volume";
     MakeTarget = "creating target";
     ChangeTarget = "changing target";

@@ -21,6 +21,7 @@ mod forgetting;
 mod forks;
 mod forwarding;
 mod handoff;
+mod lacking_logs;
 mod leaving;
 mod leftovers;
 mod life;
@@ -174,6 +175,9 @@ pub struct Control {
     /// Copies in pools that were set back whose older data an administrator has accepted, until their disks
     /// are marked as trusted.
     accepted_older: RefCell<BTreeSet<VolumeId>>,
+    /// Copies that this life has marked as set back although their pool was not, until their disks are marked
+    /// as trusted: see [`lacking_logs`].
+    lacking: RefCell<BTreeSet<VolumeId>>,
     /// Notified when copies cannot be opened because their pool has not been compared with the cluster's
     /// record.
     unvouched: Notify,

@@ -262,7 +262,8 @@ impl Control {
     pub(super) fn set_back(&self) -> Vec<Fault> {
         let Ok(reconciler) = self.reconciler() else { return Vec::new() };
         let fault = |pool: Pool| {
-            let older = self.set_back_in(&pool);
+            let mut older = self.set_back_in(&pool);
+            older.retain(|info| !self.lacking.borrow().contains(&info.id));
             if older.is_empty() {
                 return None;
             }

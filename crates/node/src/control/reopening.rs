@@ -122,7 +122,11 @@ impl Control {
     pub(super) async fn set_volumes_aside(&self, changing: &Changing, pool: &Pool) {
         // Before the openings under way are waited for, so that no other one begins.
         self.set_closing(pool, true);
-        let all = self.current_volumes(pool);
+        self.set_these_aside(changing, pool, self.current_volumes(pool)).await;
+    }
+
+    /// As [`Control::set_volumes_aside`], for some volumes of a pool that stays open.
+    pub(super) async fn set_these_aside(&self, changing: &Changing, pool: &Pool, all: Vec<VolumeInfo>) {
         if let Ok(reconciler) = self.reconciler() {
             let memory = |info: &&VolumeInfo| info.kind == VolumeKind::Ram;
             let ids = all.iter().map(|info| info.id).collect();

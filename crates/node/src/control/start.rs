@@ -127,6 +127,7 @@ impl Control {
             used_life: Cell::new(None),
             forgotten_record: Cell::new(false),
             accepted_older: RefCell::default(),
+            lacking: RefCell::default(),
             unvouched: Notify::new(),
             leaving: Notify::new(),
             leaving_problems: RefCell::default(),

@@ -44,6 +44,9 @@ enum Chore {
     Deleted(DeletedVolume),
     /// The pool of this name has a blank copy that nobody has added to the record.
     Blank(String),
+    /// The copy is in a log that lacks records, and the volumes in such logs of this pool can do without their
+    /// copies here.
+    Lacking(PoolId),
 }
 
 /// When what pools have of volumes was last compared with the record and was found equal, and what that
@@ -134,6 +137,8 @@ impl Control {
         }
         all.extend(reconciler.deleted_here().into_iter().map(|(id, deleted)| (id, Chore::Deleted(deleted))));
         all.extend(self.left_blank(reconciler).await.into_iter().map(|(pool, id)| (id, Chore::Blank(pool))));
+        let lacking = self.pools_with_lacking_logs(reconciler).into_iter();
+        all.extend(lacking.map(|(pool, id)| (id, Chore::Lacking(pool))));
         let mut chores = Chores::new();
         for (id, chore) in all {
             chores.entry(self.pool_of_copy(id)).or_default().push((id, chore));
@@ -182,6 +187,11 @@ impl Control {
             Chore::Blank(pool) => {
                 if let Err(error) = self.delete_left_blank(reconciler, pool, id).await {
                     tracing::debug!(volume = %id, %error, "a blank copy that nobody needs could not be deleted yet");
+                }
+            }
+            Chore::Lacking(pool) => {
+                if let Err(error) = self.resync_lacking_logs(reconciler, pool).await {
+                    tracing::warn!(%pool, %error, "the copies in a damaged log could not be marked for a full resync yet");
                 }
             }
         }

@@ -307,6 +307,7 @@ impl Log {
         logs.retain(|log| log.strong_count() > 0);
         let open = logs.iter().filter_map(Weak::upgrade).find(|log| Arc::ptr_eq(&log.inner.handle, handle));
         if let Some(log) = open {
+            log.inner.open_again();
             return log;
         }
         handle.claim(rt::core());
@@ -363,6 +364,22 @@ impl Inner {
         }
         self.handle.begin();
         self.begun.set(true);
+        self.recover_and_serve().await;
+    }
+
+    /// Recovers a log again that was refused, if nobody relies on what it lacks any more. Slices without
+    /// blocks may have kept it open.
+    fn open_again(self: &Rc<Inner>) {
+        let may_open = self.handle.lacks_records() && self.handle.may_lack_records();
+        if self.phase.get() == Phase::Refused && may_open {
+            self.phase.set(Phase::Opening);
+            self.state.replace(Running::new(&self.handle));
+            let inner = Rc::clone(self);
+            rt::spawn(async move { inner.recover_and_serve().await }).detach();
+        }
+    }
+
+    async fn recover_and_serve(self: Rc<Inner>) {
         match self.recover().await {
             Ok(()) => {
                 self.handle.set_lacks_records(false);

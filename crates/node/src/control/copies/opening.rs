@@ -221,6 +221,7 @@ impl Control {
             rt::sleep(TRUSTED_AGAIN).await;
         }
         self.accepted_older.borrow_mut().remove(&id);
+        self.lacking.borrow_mut().remove(&id);
         on_all_cores(move || async move {
             Copies::current().slices_of(number).iter().for_each(SliceCopy::trust);
         })

@@ -71,8 +71,12 @@ fn a_log_that_lacks_a_record_is_opened_only_for_copies_that_are_resynced_in_full
         assert_eq!(lacking, [all]);
         set_back(&pool, ids[0]).await;
         assert!(open_again().await.is_none(), "somebody relies on the other one");
+        // A slice without blocks would do the same.
+        let keeps_it_open = slices(&pool, &disks, ids[1]).remove(0);
+        assert!(keeps_it_open.ready().await.is_err());
         set_back(&pool, ids[1]).await;
         let open = open_again().await.expect("nobody needs what it lacks");
+        drop(keeps_it_open);
         assert!(pool.volumes_lacking_records().is_empty());
         assert_eq!(read(&open[0], 1).await, Ok(0), "as before the record that is lost");
         assert_eq!((read(&open[0], 2).await, read(&open[0], 3).await), (Ok(2), Ok(3)));
