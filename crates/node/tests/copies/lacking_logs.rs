@@ -1,6 +1,6 @@
 //! Logs that lack records which were acknowledged, because their disk cannot read them.
 
-use rt::sim::DiskImage;
+use rt::sim::DiskFaults;
 use store::CopyState;
 
 use super::failed_disks::readiness_of;
@@ -20,13 +20,15 @@ impl Cluster {
         cluster
     }
 
-    /// Lets the head of the first record on a node's disk rot while the node is down. Returns the disk as it
-    /// was.
-    fn lose_record(&self, index: usize) -> DiskImage {
-        let image = self.image(index);
+    /// The first sector of the first record on a node's disk.
+    fn first_head(&self, index: usize) -> std::ops::Range<u64> {
         let head = self.places_of(index, *b"URSALREC").next().expect("there is a record");
-        self.world.corrupt_disk(self.servers[index], DISK, head..head + 512);
-        image
+        head..head + 512
+    }
+
+    /// Lets the head of that record rot while the node is down.
+    fn lose_record(&self, index: usize) {
+        self.world.corrupt_disk(self.servers[index], DISK, self.first_head(index));
     }
 
     /// Whether the pool of a node calls its copy one that holds all that it has acknowledged.
@@ -68,7 +70,8 @@ fn a_copy_in_a_log_that_lacks_a_record_is_resynced_in_full() {
 fn copies_in_logs_that_all_lack_records_are_kept() {
     let cluster = Cluster::with_records(1);
     cluster.servers.iter().for_each(|server| cluster.world.crash(*server));
-    let intact = cluster.lose_record(0);
+    let unread = DiskFaults::default().with_unreadable(cluster.first_head(0));
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, unread);
     cluster.lose_record(1);
     (0..2).for_each(|index| cluster.start(index));
     cluster.world.run_for(Duration::from_secs(30));
@@ -79,7 +82,7 @@ fn copies_in_logs_that_all_lack_records_are_kept() {
         assert!(cluster.told_of(index, &["log_damaged"]).is_empty());
     }
     cluster.world.crash(cluster.servers[0]);
-    cluster.put_back(0, intact);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
     cluster.start(0);
     cluster.wait_until_all_serve();
     cluster.wait_until_in_sync(0, 2);
