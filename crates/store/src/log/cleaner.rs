@@ -132,10 +132,10 @@ impl Inner {
             // If nothing in the window is live, the head alone shows where the next head is.
             let count = if is_live { window } else { 1 };
             let place = Place::new(victim, slot as u16);
-            let Some((disk, _, at)) = self.locate(place) else { return Ok(true) };
-            let Ok(mut bytes) = disk.read(at, Buf::uncleared(count * SLOT_BYTES)).await else {
-                self.is_stuck(victim);
-                slot += 1;
+            // What the disk cannot read of it is zeros, and is found to be bad below. All else is moved.
+            let Ok(mut bytes) = self.read_slots(place, count).await else {
+                (slot..slot + count).for_each(|slot| self.is_bad(Place::new(victim, slot as u16)));
+                slot += count;
                 continue;
             };
             let done = self.gather(victim, generation, slot, &mut bytes, gathered).await;
@@ -168,9 +168,7 @@ impl Inner {
             let Some(head) = head.filter(|head| head.generation == generation && head.place == place) else {
                 // Walks from head to head do not come to live slots in between: what says which blocks these
                 // are has rotted. Without a note of that, the segment would be cleaned again and again.
-                if self.state.borrow().segments.has_live(place) {
-                    self.is_stuck(victim);
-                }
+                self.is_bad(place);
                 done += 1;
                 continue;
             };
@@ -192,7 +190,7 @@ impl Inner {
                     self.effort.spend(1);
                 }
                 if !is_intact(stored, from.size(), crc) {
-                    self.is_stuck(victim);
+                    self.is_bad(from);
                     continue;
                 }
                 let data = Buf::copy_of(stored).share();
@@ -204,9 +202,10 @@ impl Inner {
         done
     }
 
-    /// Marks a segment with an unreadable block: both stay where they are until the block is repaired.
-    fn is_stuck(&self, segment: u32) {
-        self.state.borrow_mut().segments.set_stuck(segment);
+    /// Marks a slot with an unreadable block, if that is live: it and its segment stay where they are until
+    /// the block is written again.
+    fn is_bad(&self, slot: Place) {
+        self.state.borrow_mut().segments.set_bad(slot);
     }
 
     /// Writes gathered blocks as long as they fill records, or there are at least `least` of them.

@@ -409,7 +409,7 @@ impl Running {
             self.segments.clear(moved.to.place.run(1));
             // It has not been overwritten, and its segment is the same.
             if self.is_orphan(*moved) {
-                self.segments.set_stuck(moved.from.segment);
+                self.segments.set_bad(moved.from);
             }
         }
         lost

@@ -1,6 +1,7 @@
 //! Records that have rotted.
 
 use base::Buf;
+use rt::sim::DiskFaults;
 
 use super::super::append::Survivor;
 use super::super::record::Stream;
@@ -91,6 +92,55 @@ fn a_log_that_lacks_a_record_is_opened_only_for_copies_that_are_resynced_in_full
         }
         let open = open_again().await.unwrap();
         assert_eq!((read(&open[0], 1).await, read(&open[0], 2).await), (Ok(9), Ok(2)));
+    });
+}
+
+/// The cleaner leaves a segment alone as long as a block in it cannot be read.
+///
+/// Once, it did so for good, and left all blocks there that lay before the bad one.
+#[test]
+fn a_segment_with_a_bad_block_is_cleaned_when_that_block_was_written_again() {
+    const STAY: u64 = 100;
+    const BAD: u64 = 50;
+    const OTHERS: u64 = 512;
+    let world = World::new(1);
+    let node = machine(&world, 1, 8 << 20, 1);
+    let (pool, disks, slice, at) = world.block_on(node, CORE, || async {
+        let (pool, disks, _id, slice) = one_slice(4 << 20).await;
+        for number in 0..STAY {
+            write(&slice, number, number + 1, Durability::Durable).await.unwrap();
+            write(&slice, OTHERS + number, number + 1, Durability::Durable).await.unwrap();
+        }
+        let log = log_of(&slice);
+        log.inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        let branch = log.inner.state.borrow().leaves.first_key_value().unwrap().0.0.branch;
+        let stored = log.inner.spots(branch, BAD..BAD + 1).await.unwrap()[0].stored().unwrap();
+        let (_, _, at) = log.inner.locate(stored.place).unwrap();
+        drop(log);
+        (pool, disks, slice, at)
+    });
+    world.set_disk_faults(node, path(0), DiskFaults::default().with_unreadable(at..at + 512).remapping());
+    world.block_on(node, CORE, move || async move {
+        let mut rng = base::Rng::new(1);
+        for is_written_again in [false, true] {
+            if is_written_again {
+                write(&slice, BAD, BAD + 1, Durability::Durable).await.unwrap();
+            }
+            // The cleaner comes to all segments.
+            for number in 0..8000 {
+                let at = OTHERS + rng.below(STAY);
+                write(&slice, at, number, Durability::Cached).await.unwrap();
+            }
+            idle(&slice).await;
+            let stuck = log_of(&slice).inner.state.borrow().segments.stuck;
+            assert_eq!(stuck, u64::from(!is_written_again));
+        }
+        for number in 0..STAY {
+            assert_eq!(read(&slice, number).await, Ok(number + 1));
+        }
+        check(&slice).await;
+        drop((pool, disks, slice));
     });
 }
 
