@@ -288,7 +288,7 @@ impl Inner {
                         let log = self.handle.number;
                         tracing::error!(log, branch, era, leaf, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
                     }
-                    state.lose(&mut group, era);
+                    state.lose(&mut group, era, self.handle.blocks_of(branch));
                 }
                 state.merged(group, is_gone)
             };

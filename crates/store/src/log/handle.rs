@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use base::ByteLen;
 use rt::CoreId;
 use rt::sync::{Sender, oneshot};
 
@@ -247,6 +248,8 @@ pub(crate) struct Branch {
     stored: AtomicU64,
     /// Bytes of the volume's blocks that are not zeros.
     mapped: AtomicU64,
+    /// Bytes of the volume's slice.
+    len: AtomicU64,
     /// Blocks are compressed from now on.
     compresses: AtomicBool,
 }
@@ -522,20 +525,21 @@ impl LogHandle {
         lock(&self.shared).zones.remove(&number);
     }
 
-    pub(crate) fn add_branch(&self, branch: u32, compresses: bool) {
-        {
-            let mut shared = lock(&self.shared);
-            shared.branches.entry(branch).or_default();
-            shared.next_branch = shared.next_branch.max(branch + 1);
-        }
-        self.set_compresses(branch, compresses);
+    /// Notes a branch: how long the volume's slice is in this log, and whether its blocks are compressed from
+    /// now on.
+    pub(crate) fn set_branch(&self, branch: u32, len: ByteLen, compresses: bool) {
+        let mut shared = lock(&self.shared);
+        let known = shared.branches.entry(branch).or_default();
+        known.len.store(len.0, Ordering::Relaxed);
+        known.compresses.store(compresses, Ordering::Relaxed);
+        shared.next_branch = shared.next_branch.max(branch + 1);
     }
 
-    /// Sets whether blocks of a branch are compressed from now on.
-    pub(crate) fn set_compresses(&self, branch: u32, compresses: bool) {
-        if let Some(branch) = self.branch(branch) {
-            branch.compresses.store(compresses, Ordering::Relaxed);
-        }
+    /// How many blocks the volume of a branch has in this log, the last one perhaps in part. Of a deleted
+    /// volume this is not known, and may be any number.
+    pub(super) fn blocks_of(&self, branch: u32) -> u64 {
+        let len = |branch: Arc<Branch>| branch.len.load(Ordering::Relaxed).div_ceil(SLOT_BYTES as u64);
+        self.branch(branch).map_or(u64::MAX, len)
     }
 
     /// What is known of a branch; `None` if its volume was deleted.

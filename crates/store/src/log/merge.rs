@@ -415,17 +415,19 @@ impl Running {
         lost
     }
 
-    /// Takes a leaf of a group for lost: it names no block any more. All of them count as its branch's,
-    /// because none reads as zeros.
-    pub(super) fn lose(&mut self, group: &mut Group, era: u32) {
+    /// Takes a leaf of a group for lost: it names no block any more. All of them that the slice has, which has
+    /// `len` blocks, count as its branch's, because none reads as zeros. Those by which it grows later do.
+    pub(super) fn lose(&mut self, group: &mut Group, era: u32, len: u64) {
         let key = group.leaf(era);
         let (blocks, quarters) = self.leaves.get(&key).map_or((0, 0), |place| (place.blocks, place.quarters));
+        let count = len.saturating_sub(key.1 * LEAF_BLOCKS).min(LEAF_BLOCKS);
         self.used.entry(key.0.branch).or_default().add(Usage {
-            blocks: LEAF_BLOCKS - u64::from(blocks),
-            quarters: LEAF_BLOCKS * u64::from(SLOT_QUARTERS) - u64::from(quarters),
+            blocks: count.saturating_sub(blocks.into()),
+            quarters: (count * u64::from(SLOT_QUARTERS)).saturating_sub(quarters.into()),
         });
-        let lost = Spot::At(Stored::lost(self.disk_of_leaf(key)));
-        group.leaves.insert(era, Box::new([lost; LEAF_BLOCKS as usize]));
+        let mut spots = NOTHING;
+        spots[..count as usize].fill(Spot::At(Stored::lost(self.disk_of_leaf(key))));
+        group.leaves.insert(era, Box::new(spots));
         // Also if it was only searched: a moved block that it named dies in both places.
         group.forced.push(era);
     }
@@ -534,7 +536,7 @@ mod tests {
             assert_eq!(read.len(), 101, "it may be anywhere");
             let lost = state.leave_unread(&mut group, None, false);
             assert_eq!(lost.is_empty(), leaves);
-            lost.into_keys().for_each(|era| state.lose(&mut group, era));
+            lost.into_keys().for_each(|era| state.lose(&mut group, era, u64::MAX));
             let merged = state.merged(group, false);
             assert_eq!(eras(&merged), if leaves { vec![] } else { vec![50] });
             state.let_die(&merged);

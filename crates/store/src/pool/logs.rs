@@ -189,9 +189,7 @@ impl Inner {
         log.set_leaving(self.layout().leaving.map(|place| place as u16));
         let has_slice = |volume: &&Rc<VolumeEntry>| volume.stripe.slices() > number;
         for volume in state.catalog.volumes.values().filter(has_slice) {
-            for (branch, compression) in volume.branches() {
-                log.add_branch(branch, compression != Compression::Off);
-            }
+            introduce(&log, volume);
             if volume.kind == VolumeKind::Log {
                 log.set_reserve(volume.branch, volume.space.reserved_quarters(volume.stripe.slices()));
             }
@@ -527,14 +525,18 @@ impl Inner {
         sum
     }
 
-    /// Tells the logs whether the blocks of a volume are compressed from now on.
-    pub(super) fn set_compresses(&self, volume: &VolumeEntry) {
+    /// Tells the logs what they have to know of a volume that is new, or has changed.
+    pub(super) fn tell_logs(&self, volume: &VolumeEntry) {
         let state = self.state.borrow();
-        for (_, log) in state.logs.range(..volume.stripe.slices()) {
-            for (branch, compression) in volume.branches() {
-                log.set_compresses(branch, compression != Compression::Off);
-            }
-        }
+        state.logs.range(..volume.stripe.slices()).for_each(|(_, log)| introduce(log, volume));
+    }
+}
+
+/// Tells a log what it has to know of a volume.
+fn introduce(log: &LogHandle, volume: &VolumeEntry) {
+    let len = volume.stripe.slice_len(log.number, volume.capacity);
+    for (branch, compression) in volume.branches() {
+        log.set_branch(branch, len, compression != Compression::Off);
     }
 }
 
