@@ -156,6 +156,10 @@ pub enum ControlError {
     )]
     SliceUnopened { volume: String, pool: String, source: SliceError },
     #[error(
+        "a part of volume {volume:?} in pool {pool:?} cannot be opened: a log of the pool lacks acknowledged writes, because a disk could not read a part of it. The copies in that log are fully resynced automatically as soon as each of their volumes has another copy in sync that is up: bring back the nodes with these copies, or make the disk readable and run `ursa pool reopen {pool}`. If a volume in the log has no other copy, restore it from a backup and delete it here, or rebuild the copies of the other volumes in another pool with `ursa volume copy rebuild`"
+    )]
+    LogDamaged { volume: String, pool: String },
+    #[error(
         "an older copy of volume {volume:?} is still in pool {pool:?}: if it was removed from this node, it is deleted automatically, so try again in a moment; if not, choose another pool, or forget that one"
     )]
     OldCopy { volume: String, pool: String },
@@ -267,6 +271,11 @@ impl ControlError {
     /// The error for an object of this kind and name that does not exist.
     pub fn not_found(kind: &'static str, name: &str) -> ControlError {
         ControlError::NotFound { kind, name: name.to_owned() }
+    }
+
+    /// Whether a slice of a volume could not be opened.
+    pub fn is_of_slice(&self) -> bool {
+        matches!(self, ControlError::SliceUnopened { .. } | ControlError::LogDamaged { .. })
     }
 
     /// Whether the error comes from a failed disk, or from metadata that has been read-only since a disk

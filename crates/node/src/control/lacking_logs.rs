@@ -11,7 +11,7 @@ use store::{CopyOf, CopyState, Pool, PoolId, VolumeInfo};
 
 use super::doing::Doing;
 use super::turns::Thing;
-use super::{Control, Result};
+use super::{Control, ControlError, Result};
 use crate::data::VolumeId;
 use crate::events::code::LOG_DAMAGED;
 use crate::events::{Event, tell};
@@ -19,6 +19,19 @@ use crate::member::Reconciler;
 use crate::shard::{Shard, on_all_cores};
 
 impl Control {
+    /// Notes which sole copies are not served because a log lacks records: they are open all the same, and
+    /// their commands fail.
+    pub(super) fn note_lacking_logs(&self) {
+        for pool in self.open_pools() {
+            let lacking = pool.volumes_lacking_records().into_iter().flatten();
+            let sole = lacking.filter_map(|id| pool.volume(id)).filter(VolumeInfo::is_sole);
+            for info in sole.filter(|info| !self.has_unopened_slice(info.id)) {
+                let error = ControlError::LogDamaged { volume: info.name, pool: pool.name() };
+                self.unserved.borrow_mut().insert(info.id, error);
+            }
+        }
+    }
+
     /// Pools with logs that lack records which no volume needs, each with one of the volumes.
     pub(super) fn pools_with_lacking_logs(&self, reconciler: &Reconciler) -> Vec<(PoolId, VolumeId)> {
         let pools = self.open_pools().into_iter().filter(|pool| !self.is_closing(pool));

@@ -80,7 +80,7 @@ impl Control {
             let has_failed = |id| reconciler.as_ref().is_some_and(|reconciler| reconciler.has_failed(id));
             pool.metadata_state() == MetadataState::Failed
                 // A full file system fails a copy but not the disk.
-                || pool.volumes().iter().any(|volume| has_failed(volume.id))
+                || pool.volumes().iter().any(|info| has_failed(info.id) || self.has_unopened_slice(info.id))
                 || pool.usage().disks.iter().any(|disk| disk.failure.is_some())
         };
         match known.open() {

@@ -137,6 +137,7 @@ impl Control {
         }
         all.extend(reconciler.deleted_here().into_iter().map(|(id, deleted)| (id, Chore::Deleted(deleted))));
         all.extend(self.left_blank(reconciler).await.into_iter().map(|(pool, id)| (id, Chore::Blank(pool))));
+        self.note_lacking_logs();
         let lacking = self.pools_with_lacking_logs(reconciler).into_iter();
         all.extend(lacking.map(|(pool, id)| (id, Chore::Lacking(pool))));
         let mut chores = Chores::new();

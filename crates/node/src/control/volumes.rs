@@ -275,7 +275,12 @@ impl Control {
 
     /// Whether a slice of some volume could not be opened, so that its pool must be reopened.
     pub fn has_unopened_slices(&self) -> bool {
-        self.unserved.borrow().values().any(|error| matches!(**error, ControlError::SliceUnopened { .. }))
+        self.unserved.borrow().values().any(|error| error.is_of_slice())
+    }
+
+    /// Whether a slice of this volume could not be opened.
+    pub(super) fn has_unopened_slice(&self, id: VolumeId) -> bool {
+        self.unserved.borrow().get(&id).is_some_and(|error| error.is_of_slice())
     }
 
     /// Volumes of open pools that this node does not serve: identity, name and reason.

@@ -64,7 +64,7 @@ impl From<ControlError> for Refusal {
             E::HasNoCopy { .. } => (NOT_FOUND, "copy_not_found"),
             E::NothingOlder(_) => (CONFLICT, "nothing_older"),
             E::LifeUnknown => (CONFLICT, "life_unknown"),
-            E::SliceUnopened { .. } => (CONFLICT, "slice_unopened"),
+            E::SliceUnopened { .. } | E::LogDamaged { .. } => (CONFLICT, "slice_unopened"),
             E::OnlyOlder { .. } => (CONFLICT, "copy_set_back"),
             E::OldCopy { .. } => (CONFLICT, "copy_old"),
             E::InSeveralPools { .. } => (CONFLICT, "volume_in_several_pools"),
