@@ -385,7 +385,7 @@ impl Catalog {
         }
     }
 
-    /// How many logs, from the first one on, hold blocks of a volume that is not about to be resynced in full.
+    /// How many logs, from the first on, have blocks of a volume that is not about to be resynced in full.
     pub(crate) fn logs_relied_on(&self) -> u16 {
         let is_relied_on =
             |volume: &&Rc<VolumeEntry>| volume.copy.is_none_or(|copy| !copy.state.is_untrusted());

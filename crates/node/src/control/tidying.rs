@@ -44,7 +44,7 @@ enum Chore {
     Deleted(DeletedVolume),
     /// The pool of this name has a blank copy that nobody has added to the record.
     Blank(String),
-    /// The copy is in a log that lacks records, and the volumes in such logs of this pool can do without their
+    /// The copy is in a log that lacks records, and the volumes in such logs of this pool can do without the
     /// copies here.
     Lacking(PoolId),
 }

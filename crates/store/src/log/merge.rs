@@ -415,8 +415,8 @@ impl Running {
         lost
     }
 
-    /// Takes a leaf of a group for lost: it names no block any more. All of them that the slice has, which has
-    /// `len` blocks, count as its branch's, because none reads as zeros. Those by which it grows later do.
+    /// Takes a leaf of a group for lost: it names no block any more. All of them that the slice has, of `len`
+    /// blocks, count as its branch's, because none reads as zeros. Those by which it grows later do.
     pub(super) fn lose(&mut self, group: &mut Group, era: u32, len: u64) {
         let key = group.leaf(era);
         let (blocks, quarters) = self.leaves.get(&key).map_or((0, 0), |place| (place.blocks, place.quarters));

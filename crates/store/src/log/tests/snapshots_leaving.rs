@@ -211,8 +211,8 @@ fn a_leaf_of_a_snapshot_that_cannot_be_read_keeps_the_disk() {
     }
 }
 
-/// Nothing else reads the map of a snapshot before somebody needs the snapshot. A leaf that is still in memory
-/// is written again.
+/// Nothing else reads the map of a snapshot before somebody needs the snapshot. A leaf that is still in
+/// memory is written again.
 #[test]
 fn a_scrub_finds_leaves_of_snapshots_that_cannot_be_read() {
     for in_memory in [false, true] {
