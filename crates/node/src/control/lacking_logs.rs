@@ -27,7 +27,7 @@ impl Control {
             let sole = lacking.filter_map(|id| pool.volume(id)).filter(VolumeInfo::is_sole);
             for info in sole.filter(|info| !self.has_unopened_slice(info.id)) {
                 let error = ControlError::LogDamaged { volume: info.name, pool: pool.name() };
-                self.unserved.borrow_mut().insert(info.id, error);
+                self.unserved.borrow_mut().insert(info.id, error.into());
             }
         }
     }
