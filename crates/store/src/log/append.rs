@@ -448,8 +448,9 @@ mod tests {
     use base::{Buf, ByteLen};
 
     use super::super::LogMemory;
+    use super::super::pace::DEBT_SLOTS_MAX;
     use super::super::segment::Zone;
-    use super::super::space::{DEBT_SLOTS_MAX, RESERVE};
+    use super::super::space::RESERVE;
     use super::super::tests::without_pool;
     use super::*;
     use crate::canary::make;

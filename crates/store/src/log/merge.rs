@@ -39,6 +39,12 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// A leaf that is only written somewhere else. If the frozen table changes it, that has been merged.
+    pub(super) fn evacuated(key: LeafKey) -> Group {
+        let (era, number) = key;
+        Group { key: (era.branch, number), forced: vec![era.number], ..Group::default() }
+    }
+
     pub(super) fn leaf(&self, era: u32) -> LeafKey {
         (Era::new(self.key.0, era), self.key.1)
     }
@@ -242,7 +248,7 @@ impl Running {
     /// nothing is left.
     pub(super) fn merged(&self, group: Group, is_gone: bool) -> Merged {
         let reconcilers = self.reconcilers(&group);
-        let Group { key, forced, mut leaves, is_written, has_left, .. } = group;
+        let Group { key, forced, mut leaves, is_changed, is_written, has_left, .. } = group;
         let (branch, number) = key;
         let first = number * LEAF_BLOCKS;
         let mut dead = Vec::new();
@@ -253,7 +259,9 @@ impl Running {
         };
         let mut changed: BTreeSet<u32> = forced.into_iter().collect();
         let mut moved_away = Vec::new();
-        for (_, block, moved) in self.frozen.iter().flat_map(|frozen| frozen.moves_of(key)) {
+        // If not, they have been merged already, or there are none.
+        let frozen = self.frozen.iter().filter(|_| is_changed);
+        for (_, block, moved) in frozen.flat_map(|frozen| frozen.moves_of(key)) {
             let index = (block - first) as usize;
             let owner = leaves.iter().find(|(_, spots)| is_at(spots[index], moved.from)).map(|(era, _)| *era);
             let owner = owner.filter(|_| self.segments.is_set(moved.from));

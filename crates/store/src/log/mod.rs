@@ -31,6 +31,7 @@ pub(crate) mod leaf;
 pub(crate) mod marks;
 mod memory;
 mod merge;
+mod pace;
 pub(crate) mod pack;
 pub(crate) mod place;
 mod queue;
@@ -70,12 +71,12 @@ use changes::Changes;
 use effort::Effort;
 use leaf::{Era, LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
 use marks::Marks;
+use pace::Meanwhile;
 use place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots};
 use queue::Append;
 use replay::RecoveryError;
 use root::Run;
 use segment::{Segments, Zone};
-use space::Meanwhile;
 use state::LeafPlace;
 
 /// The bounds of a log. The same for every log of a pool, whatever it holds.

@@ -422,14 +422,12 @@ fn with_slow_leaves(leaves: u64) -> (World, NodeId, (Pool, CoreDisks, Rc<Slice>)
     let node = machine(&world, 1, 64 << 20, 1);
     let opened = world.block_on(node, CORE, move || async move {
         let pool = create(1).await;
-        pool.set_log_tuning(LogTuning { changes_min: 4096, changes_max: 4096, ..tuning() });
+        pool.set_log_tuning(with_room());
         let id = pool.create_volume(spec("v", leaves * 512 * BLOCK, 1)).await.unwrap().id;
         let disks = pool.share_disks().attach();
         let slice = slices(&pool, &disks, id).remove(0);
         for round in 0..2 {
-            for leaf in 0..leaves {
-                write(&slice, leaf * 512, 1000 * round + leaf + 1, Durability::Cached).await.unwrap();
-            }
+            write_leaves(&slice, leaves, 1000 * round + 1).await;
             if round == 0 {
                 slice.take_snapshot(1, 0).await.unwrap();
             }
@@ -438,8 +436,7 @@ fn with_slow_leaves(leaves: u64) -> (World, NodeId, (Pool, CoreDisks, Rc<Slice>)
         idle(&slice).await;
         (pool, disks, slice)
     });
-    let read = Duration::from_millis(100)..Duration::from_millis(110);
-    world.set_disk_latency(node, path(0), DiskLatency { read, ..DiskLatency::default() });
+    read_slowly(&world, node);
     (world, node, opened)
 }
 
@@ -452,15 +449,8 @@ fn deleting_a_snapshot_does_not_hold_up_hosts() {
         let began = rt::now();
         slice.delete_snapshots(&[1]).await.unwrap();
         assert!(rt::now() - began < Duration::from_secs(1));
-        let (mut number, mut longest) = (0, Duration::ZERO);
-        while slice.held_by_deleted_snapshots() > ByteLen(0) {
-            let began = rt::now();
-            write(&slice, 1 + number % 300, number + 1, Durability::Durable).await.unwrap();
-            longest = longest.max(rt::now() - began);
-            number += 1;
-        }
-        // A checkpoint reads hundreds of leaves besides, to empty map segments.
-        assert!(longest < Duration::from_secs(4), "a write took {longest:?}");
+        let longest = longest_write(&slice, 300, || slice.held_by_deleted_snapshots() > ByteLen(0)).await;
+        assert!(longest < 5 * STEP, "a write took {longest:?}");
         check(&slice).await;
         drop((pool, disks));
     });
