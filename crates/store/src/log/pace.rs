@@ -9,6 +9,7 @@ use super::changes::Changes;
 use super::checkpoint::STEP_LEAVES;
 use super::leaf::{LEAF_GRAIN, LeafKey};
 use super::place::SLOT_BYTES;
+use super::segment::Open;
 use super::space::RESERVE;
 use super::{LogTuning, Running};
 
@@ -174,7 +175,8 @@ impl Running {
             Some(zone) => self.segments.unused_beside(zone).1,
             None => self.segments.ready.len(),
         };
-        let open = self.segments.hosts.filter(|open| Some(self.segments.zone_of(open.segment)) != retired);
+        let is_lost = |open: &Open| Some(self.segments.zone_of(open.segment)) == retired;
+        let open = self.segments.hosts.filter(|open| !is_lost(open) && !self.is_kept_for_control());
         let bytes = ready.saturating_sub(RESERVE) as u64 * self.segment_bytes()
             + u64::from(self.segments.rest(open)) * SLOT_BYTES as u64;
         (bytes.min(self.replay_bytes().saturating_sub(self.since_freeze)), entries)
@@ -302,7 +304,7 @@ mod tests {
     fn hosts_keep_pace_with_a_checkpoint_however_little_is_left() {
         let mut state = announced(RESERVE as u32 + 1);
         let open = state.segments.begin(300, 7, Kind::Data);
-        state.segments.hosts = Some(super::super::segment::Open { next: 192, ..open });
+        state.segments.hosts = Some(Open { next: 192, ..open });
         state.frozen = Some(Changes::default());
         state.bound_meanwhile(&tuning(4096));
         // An announced segment, and a quarter of the open one.

@@ -148,6 +148,8 @@ pub(crate) struct Segments {
     /// Announced by the durable root: segments, in the order of use, and their generations.
     pub ready: VecDeque<(u32, u64)>,
     pub hosts: Option<Open>,
+    /// The hosts' segment was begun from the reserve, for a request without data.
+    pub hosts_from_reserve: bool,
     pub survivors: Option<Open>,
     pub map: Option<Open>,
     /// How many quarters of slots are live in all segments.
@@ -173,6 +175,7 @@ impl Segments {
             free: Vec::new(),
             ready: VecDeque::new(),
             hosts: None,
+            hosts_from_reserve: false,
             survivors: None,
             map: None,
             live: 0,

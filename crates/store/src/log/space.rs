@@ -31,7 +31,7 @@ const PACKED_SLOTS: u32 = ENTRIES_MAX as u32 / SLOT_QUARTERS;
 /// first.
 const SURVIVOR_SEGMENTS: usize = 2;
 
-/// Announced segments for survivors and for requests without data only.
+/// Announced segments for requests without data only.
 const CONTROL_SEGMENTS: usize = 1;
 
 /// Announced segments that hosts' data never uses.
@@ -311,7 +311,19 @@ impl Running {
         if makes(Canary::ReserveToHosts) {
             return !self.segments.ready.is_empty();
         }
-        self.segments.ready.len() > if data { RESERVE } else { SURVIVOR_SEGMENTS }
+        let ready = self.segments.ready.len();
+        match data {
+            true => ready > RESERVE,
+            // Survivors leave the last ones, which would be for nobody otherwise.
+            false => ready > SURVIVOR_SEGMENTS || (1..=CONTROL_SEGMENTS).contains(&ready),
+        }
+    }
+
+    /// Whether the segment that hosts write is for requests without data only, as long as the reserve is not
+    /// whole without it.
+    pub(super) fn is_kept_for_control(&self) -> bool {
+        let segments = &self.segments;
+        segments.hosts_from_reserve && segments.hosts.is_some() && segments.ready.len() < RESERVE
     }
 
     pub(super) fn may_open_for_survivors(&self) -> bool {
@@ -580,13 +592,16 @@ impl Inner {
             let busy =
                 state.checkpointing || state.cleaning || state.asking || !state.append.in_flight.is_empty();
             let rest = state.segments.rest(state.segments.hosts);
-            let data = state.append.has_data() && rest < 2 && !state.may_open_for_hosts(true);
+            let is_kept = state.is_kept_for_control();
+            let data = state.append.has_data() && (rest < 2 || is_kept) && !state.may_open_for_hosts(true);
             let control = state.append.has_control() && rest < 1 && !state.may_open_for_hosts(false);
             if busy || !(data || control) {
                 return;
             }
             // A single slot is too small for data, and keeps the segment from the cleaner.
-            state.segments.seal_hosts();
+            if !is_kept {
+                state.segments.seal_hosts();
+            }
             if state.has_unmerged() || state.spare() > 0 {
                 state.checkpoint_wanted = true;
                 Vec::new()
