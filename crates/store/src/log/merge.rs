@@ -554,6 +554,24 @@ mod tests {
         }
     }
 
+    /// A checkpoint evacuates leaves after its merge. A leaf of a snapshot may be among them that has a block
+    /// of which another version was moved.
+    #[test]
+    fn moves_that_have_been_merged_do_not_count_for_evacuated_leaves() {
+        let (mut state, _) = with_a_moved_block();
+        // The merge has found the block in the leaf of another era.
+        state.segments.clear(stored(5).place.run(1));
+        let mut group = Group::evacuated((Era::new(1, 50), 0));
+        assert_eq!(state.unread(&group), [50]);
+        let mut spots = NOTHING;
+        spots[9] = Spot::At(stored(7));
+        state.keep(&mut group, 50, spots);
+        assert!(state.unread(&group).is_empty());
+        let merged = state.merged(group, false);
+        assert_eq!(eras(&merged), [50]);
+        assert!(merged.dead.is_empty(), "the new place is live");
+    }
+
     /// What a deleted snapshot had goes to another one, which would be lost for that.
     #[test]
     fn a_leaf_that_cannot_be_read_is_not_lost_for_a_deleted_snapshot() {

@@ -42,7 +42,8 @@ const HOSTS_SHARE_MIN_PERMILLE: u64 = 100;
 /// How many slots hosts may owe: a record that is written below low water takes no more than they have
 /// earned, or this many.
 ///
-/// The next write waits until they are earned, and each step of the cleaner earns at least one.
+/// The next write waits until they are earned, and each step of the cleaner or of a checkpoint earns at least
+/// one.
 pub(super) const DEBT_SLOTS_MAX: usize = 32;
 
 /// While the cleaner works because segments are short, a record of fewer blocks than this waits for more as
@@ -184,7 +185,14 @@ impl Running {
 
     /// Takes note of how far the checkpoint has got, in thousandths. Returns whether anybody may wait for
     /// that.
+    ///
+    /// The cleaner may wait for the root, because no other segment can be cleaned before that, and earns
+    /// nothing. So hosts get as much for a step of the checkpoint as for one of the cleaner that gains next to
+    /// nothing.
     pub(super) fn advance(&mut self, done: u64) -> bool {
+        if self.is_paced() {
+            self.earn(0);
+        }
         match &mut self.meanwhile {
             Some(meanwhile) => {
                 meanwhile.done = done.min(1000);
@@ -316,6 +324,23 @@ mod tests {
             state.since_freeze = part;
             assert!(!state.keeps_pace(), "{done}");
         }
+    }
+
+    /// Before, only the cleaner earned anything. When it waited for a checkpoint, so did hosts: for all of it.
+    #[test]
+    fn steps_of_a_checkpoint_earn_what_hosts_owe() {
+        let mut state = frozen(RESERVE as u32, 4096);
+        state.cleaning = true;
+        state.credit = -(DEBT_SLOTS_MAX as i64);
+        for _ in 0..DEBT_SLOTS_MAX {
+            assert!(!state.may_write_data());
+            state.advance(0);
+        }
+        state.advance(0);
+        assert!(state.may_write_data());
+        state.cleaning = false;
+        state.advance(0);
+        assert_eq!(state.credit, 1, "nothing is owed to anybody");
     }
 
     /// Before, a sweep took a second, in which hosts could use up what they had for the whole checkpoint.
