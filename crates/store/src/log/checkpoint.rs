@@ -300,7 +300,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Merges groups, and writes the leaves that have changed. Returns how many these are.
+    /// Merges groups, and writes the leaves that have changed. Returns how many it has written.
     async fn merge_groups(
         &self,
         mut groups: Vec<Group>,
@@ -354,9 +354,7 @@ impl Inner {
             };
             groups.into_iter().map(merge).collect()
         };
-        let leaves = merged.iter().map(|group| group.leaves.len()).sum();
-        self.write_leaves(merged).await?;
-        Ok(leaves)
+        self.write_leaves(merged).await
     }
 
     /// Frees what deleted snapshots held. Nothing is frozen yet, so hosts write meanwhile.
@@ -428,8 +426,8 @@ impl Inner {
     }
 
     /// Writes leaves. Then all of them take effect at once: reads of a snapshot find a block in the one or
-    /// the other.
-    async fn write_leaves(&self, merged: Vec<Merged>) -> Result<(), CheckpointError> {
+    /// the other. Returns how many there are, without those that are not needed any more.
+    async fn write_leaves(&self, merged: Vec<Merged>) -> Result<usize, CheckpointError> {
         let mut batch: Option<Batch> = None;
         let mut written = Written::new();
         for (key, spots) in merged.iter().flat_map(|group| &group.leaves) {
@@ -453,10 +451,11 @@ impl Inner {
             batch.bytes.extend_from_slice(&bytes);
         }
         self.write_batch(batch, &mut written).await?;
+        let count = written.iter().filter(|(_, place)| place.is_some()).count();
         let mut state = self.state.borrow_mut();
         written.into_iter().for_each(|(key, place)| state.take_in(key, place));
         merged.iter().for_each(|group| state.let_die(group));
-        Ok(())
+        Ok(count)
     }
 
     async fn write_batch(&self, batch: Option<Batch>, written: &mut Written) -> Result<(), CheckpointError> {
