@@ -605,20 +605,6 @@ mod tests {
         assert_eq!(next(&mut state), Some(9));
     }
 
-    /// Before, the last announced segment was for nobody: the cleaner left it to UNMAP, and UNMAP left two to
-    /// the cleaner.
-    #[test]
-    fn unmap_gets_the_last_announced_segment() {
-        let mut state = running();
-        state.segments.seal_hosts();
-        state.segments.ready = [(1, 7), (2, 7)].into();
-        unmap(&mut state);
-        assert_eq!(next(&mut state), None, "the cleaner needs one of the two more");
-        assert!(state.may_open_for_survivors() && state.open_next(Stream::Survivors));
-        assert!(!state.may_open_for_survivors());
-        assert_eq!(next(&mut state), Some(1));
-    }
-
     /// Whole logs show it too rarely: they let hosts write no faster than the cleaner gains segments.
     #[test]
     fn a_reserve_that_hosts_get_is_noticed() {

@@ -31,7 +31,7 @@ const PACKED_SLOTS: u32 = ENTRIES_MAX as u32 / SLOT_QUARTERS;
 /// first.
 const SURVIVOR_SEGMENTS: usize = 2;
 
-/// Announced segments for requests without data only.
+/// Announced segments for survivors and for requests without data only.
 const CONTROL_SEGMENTS: usize = 1;
 
 /// Announced segments that hosts' data never uses.
@@ -311,12 +311,9 @@ impl Running {
         if makes(Canary::ReserveToHosts) {
             return !self.segments.ready.is_empty();
         }
-        let ready = self.segments.ready.len();
-        match data {
-            true => ready > RESERVE,
-            // Survivors leave the last ones, which would be for nobody otherwise.
-            false => ready > SURVIVOR_SEGMENTS || (1..=CONTROL_SEGMENTS).contains(&ready),
-        }
+        // Survivors leave the last one. If they have used theirs, it is for a checkpoint that finds no free
+        // segment, and requests without data wait for its root.
+        self.segments.ready.len() > if data { RESERVE } else { SURVIVOR_SEGMENTS }
     }
 
     /// Whether the segment that hosts write is for requests without data only, as long as the reserve is not
