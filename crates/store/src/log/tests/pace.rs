@@ -48,6 +48,48 @@ fn a_write_waits_for_a_few_steps_of_a_checkpoint_at_a_time() {
     });
 }
 
+/// What hosts wait for near low water: the cleaner reads a part of a victim while it writes what is live in
+/// the one before.
+#[test]
+fn the_cleaner_reads_while_it_writes() {
+    // A segment of 512 slots, which the cleaner reads in two parts.
+    const BLOCKS: u64 = 500;
+    let world = World::new(1);
+    let node = machine(&world, 1, 64 << 20, 1);
+    let (pool, disks, slice) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let segment = Some(ByteLen(2 << 20));
+        pool.set_log_tuning(LogTuning { segment, zone_segments: 24, replay_bytes: 8 << 20, ..with_room() });
+        let id = pool.create_volume(spec("v", BLOCKS * BLOCK, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        let data: Vec<u8> = (1..=BLOCKS).flat_map(block).collect();
+        slice.write(ByteOffset(0), Chain::copy_of(&data), Durability::Durable).await.unwrap();
+        log_of(&slice).inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        (pool, disks, slice)
+    });
+    let access = || Duration::from_millis(100)..STEP;
+    let latency = DiskLatency { read: access(), write: access(), spike_one_in: 0, ..DiskLatency::default() };
+    world.set_disk_latency(node, path(0), latency);
+    world.block_on(node, CORE, move || async move {
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let victim = {
+            let mut state = inner.state.borrow_mut();
+            state.segments.seal_hosts();
+            let data = state.segments.used.iter().find(|(_, used)| used.live > 1000);
+            *data.expect("it holds all blocks").0
+        };
+        let (mut gathered, began) = (Vec::new(), rt::now());
+        inner.clean(victim, &mut gathered).await.unwrap();
+        let took = rt::now() - began;
+        // A read, both at once, and perhaps a write.
+        assert!(took < 7 * STEP / 2, "it took {took:?}");
+        assert!(inner.state.borrow().written_moved > 0);
+        drop((pool, disks));
+    });
+}
+
 /// Map segments become sparse, and checkpoints empty them. Hosts use up what they may write meanwhile.
 ///
 /// Before, a write waited for hundreds of leaves: there was no pace, because that was little.
