@@ -770,7 +770,7 @@ export interface paths {
         };
         get?: never;
         /**
-         * Changes the password of the logged-in user. All other sessions of the user end; a new session cookie is
+         * Changes the password of the logged-in user. The user is logged out everywhere else; a new session cookie is
          *     returned.
          */
         put: operations["change_password"];
@@ -1235,11 +1235,11 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Deletes a user. The user's sessions end, on all nodes. Tokens that the user created stay. */
+        /** Deletes a user, who is logged out on all nodes. Tokens that the user created remain valid. */
         delete: operations["delete_user"];
         options?: never;
         head?: never;
-        /** Changes the role or password of a user. The user's sessions end, on all nodes. */
+        /** Changes the role or password of a user, who is logged out on all nodes. */
         patch: operations["change_user"];
         trace?: never;
     };
@@ -1643,7 +1643,7 @@ export interface components {
             compression?: components["schemas"]["Compression"] | null;
             /**
              * Format: int64
-             * @description Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
+             * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression makes
              *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
              *     blocks.
              */
@@ -3394,7 +3394,7 @@ export interface components {
                 compression?: components["schemas"]["Compression"] | null;
                 /**
                  * Format: int64
-                 * @description Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
+                 * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression makes
                  *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
                  *     blocks.
                  */
@@ -3552,7 +3552,7 @@ export interface components {
             /** @description Writes through this node. */
             write: components["schemas"]["LiveFlow"];
         };
-        /** @description The user that logged in. */
+        /** @description The user who logged in. */
         LoggedIn: {
             /** @description User name. */
             name: string;
@@ -3857,7 +3857,7 @@ export interface components {
         };
         /** @description A disk to remove from a pool. */
         PoolRemoveDisk: {
-            /** @description Keep the disk, which is leaving. What was moved stays where it is. */
+            /** @description Keep the disk, which is leaving. Data that was moved stays where it is. */
             cancel?: boolean;
             /** @description Absolute path of the file or block device on the node, as the pool shows it. */
             path: string;
@@ -4031,7 +4031,7 @@ export interface components {
             age_s: number;
             /**
              * Format: int64
-             * @description Bad blocks found: 4,096 bytes each, or a part of a log volume's map.
+             * @description Bad blocks found: 4,096 bytes each, or a part of a log volume's block map.
              */
             bad_blocks: number;
             /**
@@ -4270,7 +4270,7 @@ export interface components {
             /** @description Role of the user. */
             role: components["schemas"]["Role"];
         };
-        /** @description Changes to a user; the sessions of the user end. */
+        /** @description Changes to a user, who is logged out on all nodes. */
         UserChange: {
             /**
              * Format: password
@@ -4364,7 +4364,7 @@ export interface components {
             compression?: components["schemas"]["Compression"] | null;
             /**
              * Format: int64
-             * @description Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
+             * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression makes
              *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
              *     blocks.
              */
@@ -5518,7 +5518,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The address; a node takes it over in a moment */
+            /** @description The address; a node takes it over shortly */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -6309,7 +6309,7 @@ export interface operations {
     stream_live: {
         parameters: {
             query?: {
-                /** @description `all`; absent: the node that is asked. */
+                /** @description `all`; absent: the queried node. */
                 node?: string;
             };
             header?: never;
@@ -6387,7 +6387,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The user that logged in */
+            /** @description The user who logged in */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6441,7 +6441,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The session has ended, if there was one */
+            /** @description The user is logged out */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -6613,7 +6613,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid`: it is not an address of the node, or none would be left for data */
+            /** @description `field_invalid`: it is not an address of the node, or no address would be left for data */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7338,7 +7338,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `pool_not_grown`: no disk is larger, or not by enough */
+            /** @description `pool_not_grown`: no disk has grown enough */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7467,7 +7467,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `disk_in_use`: thick volumes lie on it whose extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted` */
+            /** @description `disk_in_use`: it holds thick volumes whose extents are too large to move; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted` */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -76,7 +76,7 @@ function MoreNodes({ only, etcd }: { only: ClusterNode | undefined; etcd: boolea
         }
       >
         {!only
-          ? 'This node takes no part in its cluster: its findings say why. If its copy of the cluster’s record was lost, it can join again, as a new node.'
+          ? 'This node does not take part in its cluster: its findings say why. If its copy of the cluster’s record was lost, it can join again, as a new node.'
           : etcd
             ? 'There is only one node. Its settings name an etcd, which holds the cluster’s record when others can join. With etcd, two nodes are enough for volumes with copies to survive the loss of either node. Set the same etcd on the other nodes.'
             : 'There is only one node. With three (the third may be a witness: a small machine without volumes), volumes with copies survive the loss of any one of them.'}

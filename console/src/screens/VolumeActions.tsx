@@ -26,7 +26,7 @@ export function VolumeActions({ volume }: { volume: Volume }) {
       <DeedButton variant="default" onClick={() => setOpen('grow')}>
         Grow
       </DeedButton>
-      <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? 'The cluster’s record does not list this volume, or this node takes no part in its cluster.' : undefined}>
+      <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? 'The cluster’s record does not list this volume, or this node does not take part in its cluster.' : undefined}>
         Copies
       </DeedButton>
       <Menu position="bottom-end" disabled={forbidden !== undefined}>
@@ -104,7 +104,7 @@ function Rename({ volume, opened, close }: Dialogue) {
       }}
       done={`Volume ${volume.name} renamed to ${name}.`}
     >
-      <Said>Hosts do not notice: their device names stay the same. The target keeps its name, too.</Said>
+      <Said>Hosts are not affected: their device names stay the same. The target keeps its name, too.</Said>
       <TextInput label="New name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} data-autofocus />
     </Ask>
   )

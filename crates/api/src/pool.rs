@@ -189,7 +189,7 @@ pub struct PoolAddDisk {
 pub struct PoolRemoveDisk {
     /// Absolute path of the file or block device on the node, as the pool shows it.
     pub path: String,
-    /// Keep the disk, which is leaving. What was moved stays where it is.
+    /// Keep the disk, which is leaving. Data that was moved stays where it is.
     #[serde(default)]
     pub cancel: bool,
 }

@@ -12,7 +12,7 @@ pub struct Scrub {
     pub total_bytes: u64,
     /// Bytes processed, including those that are not in use.
     pub done_bytes: u64,
-    /// Bad blocks found: 4,096 bytes each, or a part of a log volume's map.
+    /// Bad blocks found: 4,096 bytes each, or a part of a log volume's block map.
     pub bad_blocks: u64,
     /// Those of them that were repaired from another copy, or from memory.
     pub repaired_blocks: u64,

@@ -43,8 +43,8 @@ pub struct Volume {
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<bool>,
-    /// Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
-    /// 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
+    /// Size of its blocks in percent of the space that they take on the queried node: 250 if compression
+    /// makes 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
     /// blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression_ratio_percent: Option<u64>,

@@ -94,7 +94,7 @@ fn shortened(mut lines: Vec<String>, none: &str) -> String {
 
 fn cluster(nodes: &[ClusterNode]) -> String {
     match nodes {
-        [] => return "this node takes no part in it".into(),
+        [] => return "this node does not take part in it".into(),
         [only] => return format!("this node only; {}", others_join(only)),
         _ => {}
     }

@@ -125,7 +125,7 @@ pub enum EnterError {
     #[error("this node is already in that cluster, or in one that other nodes can join")]
     Already,
     #[error(
-        "this node is in a cluster that has, or has had, other nodes: it can join another cluster only when it has left that one"
+        "this node is in a cluster that has, or has had, other nodes: it can join another cluster only after it has left that one"
     )]
     NotAlone,
     #[error(

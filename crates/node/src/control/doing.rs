@@ -60,10 +60,10 @@ doings! {
     ImportPool = "importing the pool on";
     GrowPool = "adding a disk to pool";
     ShrinkPool = "removing a disk from pool";
-    LetDiskLeave = "letting a disk leave pool";
+    LetDiskLeave = "starting to empty a disk of pool";
     EmptyDisk = "emptying a disk of pool";
     KeepDisk = "keeping a disk of pool";
-    GrowDisks = "taking new space of the disks of pool";
+    GrowDisks = "growing the disks of pool";
     ExportPool = "exporting pool";
     ReopenPool = "reopening pool";
     ForgetPool = "forgetting pool";

@@ -178,7 +178,7 @@ pub enum ControlError {
     )]
     NothingToPause { volume: String, node: u16 },
     #[error(
-        "the copy of volume {volume:?} on node {node} is in sync by now: remove it with `ursa volume copy remove`"
+        "the copy of volume {volume:?} on node {node} is already in sync: remove it with `ursa volume copy remove`"
     )]
     CopyInSync { volume: String, node: u16 },
     #[error("no copy of volume {volume:?} on this node; run the command on node {node}")]

@@ -73,7 +73,7 @@ impl Control {
         .await
     }
 
-    /// Keeps the disk that is leaving a pool. What was moved stays where it is.
+    /// Keeps the disk that is leaving a pool. Data that was moved stays where it is.
     ///
     /// # Errors
     /// [`StoreError::NotLeaving`], and other errors of the store.

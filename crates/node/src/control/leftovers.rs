@@ -48,7 +48,7 @@ pub enum NotServed {
         "it was deleted while this node continued alone with it: the data written here is kept, but not served; run `ursa volume delete` on this node to discard it"
     )]
     DeletedWhileAlone,
-    #[error("it was deleted, and what is left of it on this node will be deleted in a moment")]
+    #[error("it was deleted; its data on this node will be deleted in a moment")]
     Deleted,
     #[error(
         "the cluster does not have this volume: it was deleted, or belongs to another cluster; `ursa volume delete` on this node discards the data. Do not delete it if the cluster's record was set back to a time before the volume was created: then this data is the volume"
@@ -68,10 +68,7 @@ impl Control {
             |info: &VolumeInfo| info.copy.is_some_and(|copy| copy.cluster.0 == reconciler.cluster().0);
         if self.copies_of(id).iter().any(|(_, info)| is_ours(info)) {
             self.drop_copy(&id.to_string(), None).await?;
-            tracing::info!(
-                volume = deleted.name,
-                "what was left of a deleted volume on this node was deleted"
-            );
+            tracing::info!(volume = deleted.name, "leftovers of a deleted volume on this node were deleted");
         }
         let is_left = self.copies_of(id).iter().any(|(_, info)| is_ours(info));
         // A pool that is not open may have a copy.

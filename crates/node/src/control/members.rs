@@ -111,7 +111,7 @@ impl Control {
         Ok(reconciler.nodes().into_iter().map(node).collect())
     }
 
-    /// The names of the cluster's nodes, by number; empty if the node takes no part in its cluster.
+    /// The names of the cluster's nodes, by number; empty if the node does not take part in its cluster.
     pub fn node_names(&self) -> BTreeMap<u16, String> {
         let nodes = self.reconciler().map(|reconciler| reconciler.nodes()).unwrap_or_default();
         nodes.into_iter().map(|(node, _)| (node.id, node.name)).collect()

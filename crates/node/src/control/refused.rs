@@ -62,7 +62,7 @@ fn of_pool(error: StoreError) -> Refused {
 
 /// The node that asked learns only that this failed.
 fn failed(error: &(dyn Error + 'static)) -> Refused {
-    tracing::warn!(error, "what another node asked for failed");
+    tracing::warn!(error, "a request from another node failed");
     Refused::Failed
 }
 

@@ -182,7 +182,7 @@ impl Control {
             }
             Chore::Deleted(deleted) => {
                 if let Err(error) = self.drop_deleted(reconciler, id, &deleted).await {
-                    tracing::warn!(volume = deleted.name, %error, "what is left of a deleted volume on this node could not be deleted yet");
+                    tracing::warn!(volume = deleted.name, %error, "leftovers of a deleted volume on this node could not be deleted yet");
                 }
             }
             Chore::Blank(pool) => {

@@ -102,7 +102,9 @@ impl Window {
 
 /// The history cannot be read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its history cannot be read now: the disk of its data directory is slow, or too many requests wait")]
+#[error(
+    "its history cannot be read now: the disk of its data directory is slow, or too many requests are waiting"
+)]
 pub struct Unavailable;
 
 impl History {

@@ -56,7 +56,7 @@ pub(super) fn here(control: &Control) -> Vec<AddressHere> {
     post, path = "/v1/floating-ips", tag = "cluster", operation_id = "add_address",
     request_body = FloatingAddressAdd,
     responses(
-        (status = CREATED, description = "The address; a node takes it over in a moment", body = FloatingAddress),
+        (status = CREATED, description = "The address; a node takes it over shortly", body = FloatingAddress),
         (status = NOT_FOUND, description = "`node_not_found`"),
         (status = CONFLICT, description = "`address_exists`; `address_unreadable`: a later version wrote an address whose portal group this node cannot read"),
     ),

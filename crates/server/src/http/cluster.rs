@@ -188,7 +188,7 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`"),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is not an address of the node, or none would be left for data"),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is not an address of the node, or no address would be left for data"),
     ),
 )]
 pub(super) async fn keep_link_for(

@@ -193,7 +193,7 @@ pub(super) async fn add_disk(
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`, `disk_not_found`"),
-        (status = CONFLICT, description = "`disk_in_use`: thick volumes lie on it whose extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted`"),
+        (status = CONFLICT, description = "`disk_in_use`: it holds thick volumes whose extents are too large to move; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted`"),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`: the other disks have too little free space"),
     ),
 )]
@@ -228,7 +228,7 @@ pub(super) async fn remove_disk(
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
-        (status = CONFLICT, description = "`pool_not_grown`: no disk is larger, or not by enough"),
+        (status = CONFLICT, description = "`pool_not_grown`: no disk has grown enough"),
         (status = UNPROCESSABLE_ENTITY, description = "`disk_too_large`"),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`: a file is preallocated, and its file system has too little space"),
     ),

@@ -124,7 +124,7 @@ impl Control {
         self.cluster_failure.replace(None);
         let Ok(reconciler) = self.reconciler() else { return };
         let name = self.host.name.clone();
-        tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster")));
+        tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster again")));
         // It may have left another cluster.
         reconciler.until(RECORD_DEADLINE, || reconciler.knows_this_life()).await;
         self.finish_leaving().await;

@@ -583,7 +583,7 @@ async fn end_conversion(id: VolumeId, switched: bool) -> bool {
     });
     let is_free = ended.await.into_iter().all(|is_free| is_free);
     if !is_free {
-        tracing::warn!(volume = %id, "a write of a converted volume has not ended: its former space is free only after the pool was reopened");
+        tracing::warn!(volume = %id, "a write to a converted volume has not ended: its former space is freed only when the pool is reopened");
     }
     is_free
 }

@@ -47,7 +47,7 @@ pub enum DeviceTrouble {
     NoDevices,
     #[error("the thread that manages network devices has ended; restart the node")]
     ThreadGone,
-    #[error("a core of this node was too slow, and the time to put it on has passed")]
+    #[error("a core of this node was too slow to configure the address in time")]
     CoreSlow,
     #[error("the operating system has not responded for 2 seconds")]
     SystemSilent,

@@ -69,7 +69,7 @@ impl Audit {
 
     fn said(&self, why: String) -> String {
         format!(
-            "cannot write the audit log in {}; changes by the API are refused until it can be written: {why}",
+            "cannot write the audit log in {}; changes through the API are refused until it can be written: {why}",
             self.directory.display()
         )
     }

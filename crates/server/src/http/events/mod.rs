@@ -49,7 +49,7 @@ pub(super) const AUDIT_UNAVAILABLE: Code = Code::new(
     "audit_unavailable",
     Severity::Warning,
     Some(
-        "check the node's data directory and its disk: changes by the API are refused until the audit log can be written",
+        "check the node's data directory and its disk: changes through the API are refused until the audit log can be written",
     ),
 );
 /// The API does not answer other machines, since it has no certificate.

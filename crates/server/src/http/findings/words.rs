@@ -68,7 +68,7 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
         What::NodeDown(node) => Words {
             cause: format!("{} is down: heartbeat timeout.", capital(&node_of(node))),
             action: format!(
-                "Check that the server runs, and start Ursa there ({}). Its copies then resync automatically",
+                "Check that the server is running, and start Ursa there ({}). Its copies then resync automatically",
                 node.name
             ),
             command: "systemctl start ursa".into(),
@@ -163,7 +163,7 @@ fn of_unserved(volume: &Volume, why: Unserved<'_>) -> Words {
     let name = &volume.name;
     let (cause, action) = match why {
         Unserved::Problem(problem) => {
-            (format!("Volume {name} is unavailable: {problem}"), "Show what it waits for")
+            (format!("Volume {name} is unavailable: {problem}"), "See what it is waiting for")
         }
         Unserved::NotReached => (
             format!(
@@ -207,7 +207,7 @@ fn of_resync(how: Resync, copies: &[Copy<'_>]) -> Words {
             let what = sync.and_then(|sync| sync.waits_for.as_deref()).unwrap_or_default();
             Words {
                 cause: format!("{one} and waits for {what}.{}", more("are waiting")),
-                action: "If it keeps waiting, check what it waits for".into(),
+                action: "If the wait does not end, check what it is waiting for".into(),
                 command: show,
             }
         }
@@ -373,7 +373,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             cause: format!(
                 "{who} was set back to an earlier state, or runs twice: the cluster has already seen its start {seen_start}. It does not take part in the cluster."
             ),
-            action: "Make sure that no second machine runs with a copy of its data directory, then restart it; copies that are older are resynced in full".into(),
+            action: "Make sure that no second machine runs with a copy of its data directory, then restart it; older copies are resynced in full".into(),
             command: "systemctl restart ursa".into(),
         },
         FaultKind::RecordSetBack => Words {
@@ -444,7 +444,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         }
         FaultKind::VolumeNameTaken { pool, id, volume } => Words {
             cause: format!(
-                "Pool {pool}{on} has a volume {volume}, and the cluster has another volume of that name: the other nodes do not know this one, and it cannot get copies."
+                "Pool {pool}{on} has a volume {volume}, and the cluster has another volume with that name: the other nodes do not know this one, and it cannot get copies."
             ),
             action: "Rename it on that node".into(),
             command: format!("ursa volume rename {id} NEW-NAME"),
@@ -480,7 +480,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                 if *blocks == 1 { "block" } else { "blocks" },
                 if *blocks == 1 { "it" } else { "them" },
             ),
-            action: "Keep the copy on the disk that failed to read: Ursa retries at least about once a minute. If the disk no longer reads the blocks, restore them from a backup; the finding clears when hosts have overwritten them".into(),
+            action: "Keep the copy on the disk that failed to read: Ursa retries the reads about once a minute. If the disk can no longer read the blocks, restore them from a backup; the finding clears when hosts have overwritten them".into(),
             command: format!("ursa volume show {volume}"),
         },
     }

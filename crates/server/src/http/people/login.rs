@@ -135,7 +135,7 @@ pub(super) async fn hashed(state: &State, field: &'static str, password: String)
     post, path = "/v1/login", tag = "access", operation_id = "log_in",
     request_body = Login,
     responses(
-        (status = OK, description = "The user that logged in", body = LoggedIn),
+        (status = OK, description = "The user who logged in", body = LoggedIn),
         (status = UNAUTHORIZED, description = "`login_failed`: invalid user name or password"),
         (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After"),
         (status = SERVICE_UNAVAILABLE, description = "`login_busy`"),
@@ -205,7 +205,7 @@ fn busy(_: TooMany) -> Refusal {
 /// Ends the session whose cookie comes with the request.
 #[utoipa::path(
     post, path = "/v1/logout", tag = "access", operation_id = "log_out",
-    responses((status = NO_CONTENT, description = "The session has ended, if there was one")),
+    responses((status = NO_CONTENT, description = "The user is logged out")),
 )]
 pub(in crate::http) async fn log_out(
     Extracted(state): Extracted<State>,
@@ -232,8 +232,8 @@ pub(in crate::http) async fn who_am_i(Extension(caller): Extension<Caller>) -> a
     axum::Json(WhoAmI { name: caller.name, role: caller.role, by: caller.by })
 }
 
-/// Changes the password of the logged-in user. All other sessions of the user end; a new session cookie is
-/// returned.
+/// Changes the password of the logged-in user. The user is logged out everywhere else; a new session cookie
+/// is returned.
 #[utoipa::path(
     put, path = "/v1/password", tag = "access", operation_id = "change_password",
     request_body = PasswordChange,
