@@ -1902,7 +1902,7 @@ export interface components {
         /** @description How the node listens for other nodes, so that they can join it. */
         ClusterInit: {
             /**
-             * @description Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
+             * @description Addresses on which to listen for other nodes, which must be able to reach them. Default port: 3270.
              * @example [
              *       "10.0.0.1:3270"
              *     ]
@@ -1912,7 +1912,7 @@ export interface components {
         /** @description A cluster for this node to join. */
         ClusterJoin: {
             /**
-             * @description Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
+             * @description Addresses on which to listen for other nodes, which must be able to reach them. Default port: 3270.
              * @example [
              *       "10.0.0.2:3270"
              *     ]
@@ -3806,14 +3806,14 @@ export interface components {
         };
         /** @description A pool to import that was created elsewhere or earlier. */
         PoolImport: {
-            /** @description Import it although another server has not exported it. Make sure that this server is off. */
+            /** @description Import it even though another server has not exported it. Make sure that the other server is off. */
             force?: boolean;
             /** @description New name of the pool. Absent: it keeps its name. */
             name?: string | null;
             /** @description All disks of the pool, as absolute paths on the node. */
             paths: string[];
         };
-        /** @description What the log volumes of a pool have of it, in bytes. */
+        /** @description Space of a pool for its log volumes, in bytes. */
         PoolLogs: {
             /**
              * Format: int64
@@ -3837,12 +3837,12 @@ export interface components {
             reserved?: number;
             /**
              * Format: int64
-             * @description Space that all log volumes can still take, in what is lent and in what the pool has free.
+             * @description Space that all log volumes can still take, from the lent space and from the free space of the pool.
              */
             room: number;
             /**
              * Format: int64
-             * @description Space of that which volumes use.
+             * @description Part of the lent space that volumes use.
              */
             used: number;
         };
@@ -4026,7 +4026,7 @@ export interface components {
         Scrub: {
             /**
              * Format: int64
-             * @description Seconds since it began, or was continued.
+             * @description Seconds since it began, or was resumed.
              */
             age_s: number;
             /**
@@ -4169,12 +4169,12 @@ export interface components {
             name?: string | null;
             /**
              * Format: int32
-             * @description Number of the node, or of the node that has the subject; absent for what is the cluster's.
+             * @description Number of the node, or of the node that has the subject; absent for subjects of the whole cluster.
              */
             node?: number | null;
         };
         /**
-         * @description Kinds of what findings concern.
+         * @description Kinds of subjects of findings.
          * @enum {string}
          */
         SubjectKind: "cluster" | "node" | "volume" | "copy" | "pool" | "disk" | "address" | "change";
@@ -4330,7 +4330,7 @@ export interface components {
             total_bytes: number;
             /**
              * Format: int64
-             * @description Bytes of these that could not be compared.
+             * @description Bytes that could not be compared.
              */
             unchecked_bytes: number;
         };
@@ -4470,7 +4470,7 @@ export interface components {
         VolumeCopy: {
             /** @description It is on the queried node. */
             here: boolean;
-            /** @description It is being removed, as soon as other copies allow it; absent: it stays. */
+            /** @description It is removed as soon as the other copies allow it; absent: it stays. */
             leaves?: boolean;
             /**
              * Format: int32
@@ -4500,7 +4500,7 @@ export interface components {
             /** @description Writes. */
             write: components["schemas"]["FlowCounters"];
         };
-        /** @description A volume to create, with the map that makes it usable. All or nothing is done. */
+        /** @description A volume to create, with the LUN map that makes it usable. Either everything is done, or nothing. */
         VolumeCreate: {
             /**
              * Format: int32

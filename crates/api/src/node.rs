@@ -87,8 +87,8 @@ pub enum HypervisorSign {
     Device,
 }
 
-/// A change in progress. One that waits for a disk continues when the disk responds, and blocks no changes of
-/// anything else.
+/// A change in progress. A change that waits for a disk continues when the disk responds, and does not block
+/// changes of other objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Change {
     /// What it does.

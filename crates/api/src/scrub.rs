@@ -24,7 +24,7 @@ pub struct Scrub {
     /// Why it was interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Seconds since it began, or was continued.
+    /// Seconds since it began, or was resumed.
     pub age_s: u64,
     /// Duration in seconds since then.
     pub took_s: u64,
