@@ -770,8 +770,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Changes the password of the logged-in user. The user is logged out everywhere else; a new session cookie is
-         *     returned.
+         * Changes the password of the logged-in user. The user is logged out everywhere else; a new session cookie
+         *     is returned.
          */
         put: operations["change_password"];
         post?: never;
@@ -1643,9 +1643,9 @@ export interface components {
             compression?: components["schemas"]["Compression"] | null;
             /**
              * Format: int64
-             * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression makes
-             *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
-             *     blocks.
+             * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression
+             *     makes 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume
+             *     with blocks.
              */
             compression_ratio_percent?: number | null;
             /** @description Its copies, by slot; empty if the cluster's record does not list it, or is not available. */
@@ -1685,7 +1685,7 @@ export interface components {
             physical_block_size: number;
             /**
              * @description Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
-             *     `used` is not known either, and 0.
+             *     `used` is unknown, too, and 0.
              */
             pool: string;
             /**
@@ -1857,8 +1857,8 @@ export interface components {
             text: string;
         };
         /**
-         * @description A change in progress. One that waits for a disk continues when the disk responds, and blocks no changes of
-         *     anything else.
+         * @description A change in progress. A change that waits for a disk continues when the disk responds, and does not block
+         *     changes of other objects.
          */
         Change: {
             /**
@@ -3394,9 +3394,9 @@ export interface components {
                 compression?: components["schemas"]["Compression"] | null;
                 /**
                  * Format: int64
-                 * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression makes
-                 *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
-                 *     blocks.
+                 * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression
+                 *     makes 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume
+                 *     with blocks.
                  */
                 compression_ratio_percent?: number | null;
                 /** @description Its copies, by slot; empty if the cluster's record does not list it, or is not available. */
@@ -3436,7 +3436,7 @@ export interface components {
                 physical_block_size: number;
                 /**
                  * @description Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
-                 *     `used` is not known either, and 0.
+                 *     `used` is unknown, too, and 0.
                  */
                 pool: string;
                 /**
@@ -4364,9 +4364,9 @@ export interface components {
             compression?: components["schemas"]["Compression"] | null;
             /**
              * Format: int64
-             * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression makes
-             *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
-             *     blocks.
+             * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression
+             *     makes 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume
+             *     with blocks.
              */
             compression_ratio_percent?: number | null;
             /** @description Its copies, by slot; empty if the cluster's record does not list it, or is not available. */
@@ -4406,7 +4406,7 @@ export interface components {
             physical_block_size: number;
             /**
              * @description Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
-             *     `used` is not known either, and 0.
+             *     `used` is unknown, too, and 0.
              */
             pool: string;
             /**
