@@ -389,7 +389,8 @@ pub enum StoreError {
     LuStateTooLarge(usize),
     /// All logical unit states and tables together do not fit into the metadata area.
     #[error(
-        "the pool's metadata area is full: {wanted} of {available} bytes; remove reservations or volumes"
+        "the pool's metadata area is full: {} needed, {} available; remove reservations or volumes",
+        ByteLen(*wanted), ByteLen(*available)
     )]
     MetadataFull {
         /// Bytes needed.
