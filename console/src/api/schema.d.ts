@@ -2441,7 +2441,7 @@ export interface components {
         };
         /** @description Which data to keep after nodes have continued alone. */
         ForkResolution: {
-            /** @description Confirms that what the other node alone has written is discarded. */
+            /** @description Confirms that writes made only on the other node are discarded. */
             discard_other: boolean;
             /**
              * Format: int32

@@ -43,7 +43,7 @@ export function Copies({ name }: { name: string }) {
       </div>
       {!nodes.data ? (
         <Panel title="Copies" at={volume.dataUpdatedAt}>
-          {nodes.error ? <ProblemAlert error={nodes.error} what="The nodes cannot be listed" /> : <Empty>Loading nodes.</Empty>}
+          {nodes.error ? <ProblemAlert error={nodes.error} what="The nodes cannot be listed" /> : <Empty>Loading nodes…</Empty>}
         </Panel>
       ) : (
         <>

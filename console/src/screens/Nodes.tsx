@@ -223,7 +223,7 @@ function Invite({ opened, close, etcd }: { opened: boolean; close: () => void; e
       command={ursa('node', 'token', ...(valid === 1 ? [] : ['--valid', `${valid}h`]))}
       act={async () => setToken((await data(api.POST('/v1/cluster/tokens', { body: { valid_seconds: valid * 3600 } }))).token)}
     >
-      <Said>A join token is a secret that lets one node join, once. It expires after the time below, or when the node that created the cluster restarts, since that node issues all tokens. A node joins with its volumes, targets and host groups; what the cluster has under the same name must be the same.{etcd ? ' It needs the same etcd in its settings.' : ''}</Said>
+      <Said>A join token is a secret that lets one node join, once. It expires after the time below, or when the node that created the cluster restarts, since that node issues all tokens. A node joins with its volumes, targets and host groups; objects with the same name in the cluster must be identical.{etcd ? ' It needs the same etcd in its settings.' : ''}</Said>
       <NumberInput label="Valid for (hours)" description="At most 168 (seven days)" value={hours} onChange={setHours} min={1} max={168} allowDecimal={false} w={240} />
       {token && <Paste label={`Run this on the node that joins, with one of its addresses that the others can reach${etcd ? '' : ' (for a witness add --witness)'}`} text={`ursa node join ${token} --listen ADDRESS`} />}
     </Ask>
