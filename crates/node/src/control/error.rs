@@ -116,7 +116,7 @@ pub enum ControlError {
     #[error("no other node can join this one")]
     NotListening,
     #[error(
-        "volume {volume:?} cannot have a node continue alone: that is for two nodes without a witness and a volume with a copy on each ({nodes} nodes, {copies} copies here); with three nodes a majority continues, without that risk"
+        "no node can continue alone with volume {volume:?}: this requires two nodes without a witness, and a copy on each (here: {nodes} nodes, {copies} copies); with three nodes a majority continues, without the risk of a split brain"
     )]
     NotOfTwo { volume: String, nodes: usize, copies: usize },
     #[error("nothing to resolve for volume {0:?}: no node has continued alone with it")]

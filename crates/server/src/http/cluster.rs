@@ -142,9 +142,7 @@ pub(super) async fn remove(
 }
 
 /// What is lost with the cluster CA key, and how to keep it.
-const KEY_GOES: &str = "the cluster CA key is on the node that created the cluster, in its data directory: put \
-                        authority-key.pem and authority.pem from cluster/CLUSTER-NODE, or a copy of them, \
-                        into cluster/CLUSTER-NODE of a node that stays, and restart that node";
+const KEY_GOES: &str = "the cluster CA key is in the data directory of the node that created the cluster: copy authority-key.pem and authority.pem from cluster/CLUSTER-NODE there to cluster/CLUSTER-NODE of a node that stays, and restart that node";
 
 fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     let name = &removal.name;

@@ -65,7 +65,7 @@ pub enum DeviceTrouble {
     #[error("`ip {arguments}`: {fault}")]
     Ip { arguments: String, fault: IpFault },
     #[error(
-        "commands received through it are still running on a disk of this node, and no other node may hold it until they end: check for a hung disk or volume (`ursa pool list`, `ursa volume list`, the kernel's log)"
+        "commands received through it are still running on a disk of this node. No other node may hold the address until they end: check for a hung disk or volume (`ursa pool list`, `ursa volume list`, the kernel's log)"
     )]
     CommandsRunning,
 }
