@@ -32,7 +32,7 @@ export interface paths {
          * The audit log of the queried node, or of others: who changed what, and when; newest first.
          * @description Each node logs the requests that it received. With `node=all`, the logs of all nodes are merged by time.
          *     To page back, pass the number of the last entry as `before`, or for all nodes its time as `until`, and as
-         *     `skip` how many of that second you have; without `skip` these are repeated.
+         *     `skip` the number of entries of that second that you have; without `skip` these are repeated.
          */
         get: operations["list_audit"];
         put?: never;
@@ -95,9 +95,9 @@ export interface paths {
         put?: never;
         /**
          * Lets this node join the cluster that issued the token.
-         * @description Its targets, LUN maps, host groups and volumes become the cluster's. If names, IQNs, LUNs or secrets
-         *     collide, all collisions are listed, nothing is changed, and the token stays valid. A node that is in a
-         *     cluster which has never had another node leaves that one.
+         * @description Its targets, LUN maps, host groups and volumes become part of the cluster. If names, IQNs, LUNs or secrets
+         *     collide, all collisions are listed, nothing is changed, and the token stays valid. A node whose cluster
+         *     has never had another node leaves that cluster.
          */
         post: operations["join_cluster"];
         delete?: never;
@@ -244,11 +244,11 @@ export interface paths {
         };
         /**
          * Events, oldest first.
-         * @description The queried node reports what it has seen: from the cluster's record what all nodes see, and events of its
-         *     own sessions, pools and disks. It keeps the last 4,096. With `node=all`, events of all nodes are merged by
-         *     time; an event reported by several nodes is listed once, with the nodes in `seen_by`. To page back, pass
-         *     the time of the oldest event as `until`, and as `skip` how many of that second you have; without `skip`
-         *     these are repeated.
+         * @description The queried node reports changes of the cluster's record, which all nodes see, and events of its own
+         *     sessions, pools and disks. It keeps the last 4,096 events. With `node=all`, events of all nodes are merged
+         *     by time; an event reported by several nodes is listed once, with the nodes in `seen_by`. To page back,
+         *     pass the time of the oldest event as `until`, and as `skip` the number of events of that second that you
+         *     have; without `skip` these are repeated.
          */
         get: operations["list_events"];
         put?: never;
@@ -298,7 +298,7 @@ export interface paths {
         };
         /**
          * What is wrong in the cluster now, as the queried node sees it: the worst first.
-         * @description A node that is up and does not report its state is a finding itself.
+         * @description A node that is up but does not report its state is itself a finding.
          */
         get: operations["list_findings"];
         put?: never;
@@ -360,7 +360,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * When pools of the queried node, or of others, will be full if they keep filling as in the last days.
+         * When pools of the queried node, or of others, will be full if they keep filling as in the last seven days.
          * @description The forecast is a straight line through the data of the last seven days, at least four hours of them; how
          *     uneven the growth was determines the uncertainty. It covers the first 16 pools of each node that were open
          *     at some time in these days.
@@ -400,8 +400,8 @@ export interface paths {
         };
         /**
          * Performance history of the last seven days, of the queried node or others.
-         * @description Each node keeps values of ten seconds for six hours, and of a minute for seven days. Steps are as short as
-         *     `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`,
+         * @description Each node keeps ten-second values for six hours, and one-minute values for seven days. Steps are as short
+         *     as `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`,
          *     `read_bytes`, `write_bytes` (all volumes, per second), `read_mean_us`, `write_mean_us`, `read_p99_us`,
          *     `write_p99_us` (the highest within ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean
          *     of the node's cores), `out_of_sync_bytes` (of all copies of the cluster known to the node: of several
@@ -640,8 +640,8 @@ export interface paths {
         put?: never;
         /**
          * Logs in with a password and returns the session cookie.
-         * @description The session ends after 30 minutes without a request, after 12 hours, and when the user's role or password
-         *     changes. Changes authenticated by cookie require the header `X-Ursa-Request: 1`. After five wrong
+         * @description The login session ends after 30 minutes without a request, after 12 hours, and when the user's role or
+         *     password changes. Changes authenticated by cookie require the header `X-Ursa-Request: 1`. After five wrong
          *     passwords for an account, or twenty from an address, each further one lengthens the wait before the next
          *     attempt, up to a minute.
          */
@@ -661,7 +661,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends the session whose cookie comes with the request. */
+        /** Logs out: ends the login session whose cookie comes with the request. */
         post: operations["log_out"];
         delete?: never;
         options?: never;
@@ -988,9 +988,9 @@ export interface paths {
         put?: never;
         /**
          * Removes a disk from a pool while it is in use.
-         * @description If nothing lies on the disk, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
-         *     first: what lies on it, of thick and log volumes and of the maps of copies, moves to the other disks while
-         *     hosts use the volumes, even after a restart of the node. `cancel` keeps the disk.
+         * @description If the disk holds no data, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
+         *     first: the data of thick and log volumes and the dirty maps of copies move to the other disks while hosts
+         *     use the volumes, even after a restart of the node. `cancel` keeps the disk.
          */
         post: operations["remove_disk"];
         delete?: never;
@@ -1132,7 +1132,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes a target's alias, or its CHAP credentials. What is absent stays the same; `null` removes it.
+         * Changes a target's alias, or its CHAP credentials. Absent fields stay the same; `null` removes the value.
          *     Sessions continue: a new secret takes effect at the next login.
          */
         patch: operations["change_target"];
@@ -1261,8 +1261,8 @@ export interface paths {
         /**
          * Creates a volume and maps it, so that it can be used right away.
          * @description Unless `map` is false, it becomes a LUN of `target` (created if it does not exist) for `host`. If that
-         *     fails, the volume is deleted again: all or nothing is done. If it cannot be placed, `candidates` of the
-         *     problem lists all nodes and pools, with the rule that each of them fails.
+         *     fails, the volume is deleted again: either everything is done, or nothing. If it cannot be placed,
+         *     `candidates` of the problem lists all nodes and pools, with the rule that each of them fails.
          */
         post: operations["create_volume"];
         delete?: never;
@@ -1401,7 +1401,7 @@ export interface paths {
         /**
          * Scrubs a volume on a node: reads everything in use from the node's disks while hosts use the volume, and
          *     repairs bad blocks from another copy in sync.
-         * @description For log volumes, it verifies the checksums of blocks and of their maps. Without another copy, bad blocks
+         * @description For log volumes, it verifies the checksums of blocks and block maps. Without another copy, bad blocks
          *     are counted and reported, and cannot be read until hosts write them. If a scrub is already running, no
          *     other one is started, and it yields less to hosts. An interrupted scrub resumes where it was, even after
          *     a restart of the node. If the queried node has no copy, a node that has one scrubs its own. The scrub is a
@@ -4215,7 +4215,7 @@ export interface components {
              */
             name: string;
         };
-        /** @description Changes to a target; what is absent stays the same. Name and LUN maps cannot be changed here. */
+        /** @description Changes to a target; absent fields stay the same. Name and LUN maps cannot be changed here. */
         TargetChange: {
             /** @description Display name, at most 255 bytes of UTF-8; `null`: none. */
             alias?: string | null;
@@ -4444,7 +4444,7 @@ export interface components {
             used: number;
             when_full?: components["schemas"]["WhenFull"] | null;
         };
-        /** @description Changes to a volume; what is absent stays the same. */
+        /** @description Changes to a volume; absent fields stay the same. */
         VolumeChange: {
             compression?: components["schemas"]["Compression"] | null;
             /** @description New name. */

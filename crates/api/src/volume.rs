@@ -452,7 +452,7 @@ impl VolumeCreate {
     }
 }
 
-/// Changes to a volume; what is absent stays the same.
+/// Changes to a volume; absent fields stay the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeChange {

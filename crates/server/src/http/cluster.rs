@@ -90,9 +90,9 @@ pub(super) async fn create_token(
 
 /// Lets this node join the cluster that issued the token.
 ///
-/// Its targets, LUN maps, host groups and volumes become the cluster's. If names, IQNs, LUNs or secrets
-/// collide, all collisions are listed, nothing is changed, and the token stays valid. A node that is in a
-/// cluster which has never had another node leaves that one.
+/// Its targets, LUN maps, host groups and volumes become part of the cluster. If names, IQNs, LUNs or secrets
+/// collide, all collisions are listed, nothing is changed, and the token stays valid. A node whose cluster
+/// has never had another node leaves that cluster.
 #[utoipa::path(
     post, path = "/v1/cluster/join", tag = "cluster", operation_id = "join_cluster",
     request_body = ClusterJoin,

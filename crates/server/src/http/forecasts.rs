@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(300);
 const USED: &str = "pool_used_bytes";
 const SIZE: &str = "pool_size_bytes";
 
-/// When pools of the queried node, or of others, will be full if they keep filling as in the last days.
+/// When pools of the queried node, or of others, will be full if they keep filling as in the last seven days.
 ///
 /// The forecast is a straight line through the data of the last seven days, at least four hours of them; how
 /// uneven the growth was determines the uncertainty. It covers the first 16 pools of each node that were open

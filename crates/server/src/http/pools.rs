@@ -183,9 +183,9 @@ pub(super) async fn add_disk(
 
 /// Removes a disk from a pool while it is in use.
 ///
-/// If nothing lies on the disk, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
-/// first: what lies on it, of thick and log volumes and of the maps of copies, moves to the other disks while
-/// hosts use the volumes, even after a restart of the node. `cancel` keeps the disk.
+/// If the disk holds no data, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
+/// first: the data of thick and log volumes and the dirty maps of copies move to the other disks while hosts
+/// use the volumes, even after a restart of the node. `cancel` keeps the disk.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/remove-disk", tag = "pools", operation_id = "remove_disk",
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),

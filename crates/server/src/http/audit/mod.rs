@@ -148,7 +148,7 @@ pub(super) struct Window {
 ///
 /// Each node logs the requests that it received. With `node=all`, the logs of all nodes are merged by time.
 /// To page back, pass the number of the last entry as `before`, or for all nodes its time as `until`, and as
-/// `skip` how many of that second you have; without `skip` these are repeated.
+/// `skip` the number of entries of that second that you have; without `skip` these are repeated.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "access", operation_id = "list_audit",
     params(Window),

@@ -249,11 +249,11 @@ impl Question {
 
 /// Events, oldest first.
 ///
-/// The queried node reports what it has seen: from the cluster's record what all nodes see, and events of its
-/// own sessions, pools and disks. It keeps the last 4,096. With `node=all`, events of all nodes are merged by
-/// time; an event reported by several nodes is listed once, with the nodes in `seen_by`. To page back, pass
-/// the time of the oldest event as `until`, and as `skip` how many of that second you have; without `skip`
-/// these are repeated.
+/// The queried node reports changes of the cluster's record, which all nodes see, and events of its own
+/// sessions, pools and disks. It keeps the last 4,096 events. With `node=all`, events of all nodes are merged
+/// by time; an event reported by several nodes is listed once, with the nodes in `seen_by`. To page back,
+/// pass the time of the oldest event as `until`, and as `skip` the number of events of that second that you
+/// have; without `skip` these are repeated.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "list_events",
     params(Window),

@@ -127,8 +127,8 @@ pub(super) async fn hashed(state: &State, field: &'static str, password: String)
 
 /// Logs in with a password and returns the session cookie.
 ///
-/// The session ends after 30 minutes without a request, after 12 hours, and when the user's role or password
-/// changes. Changes authenticated by cookie require the header `X-Ursa-Request: 1`. After five wrong
+/// The login session ends after 30 minutes without a request, after 12 hours, and when the user's role or
+/// password changes. Changes authenticated by cookie require the header `X-Ursa-Request: 1`. After five wrong
 /// passwords for an account, or twenty from an address, each further one lengthens the wait before the next
 /// attempt, up to a minute.
 #[utoipa::path(
@@ -202,7 +202,7 @@ fn busy(_: TooMany) -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "login_busy", detail).retry_after(1)
 }
 
-/// Ends the session whose cookie comes with the request.
+/// Logs out: ends the login session whose cookie comes with the request.
 #[utoipa::path(
     post, path = "/v1/logout", tag = "access", operation_id = "log_out",
     responses((status = NO_CONTENT, description = "The user is logged out")),
