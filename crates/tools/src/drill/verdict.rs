@@ -196,7 +196,7 @@ fn full(filled: &Filled) -> Vec<Check> {
         check(
             true,
             format!(
-                "{} unmapped, and {} of it written again; before that, {refused_writes} writes of the load failed for lack of space",
+                "{} unmapped, and {} of it written again; before that, writes of the load failed {refused_writes} times for lack of space",
                 size(*unmapped_bytes),
                 size(*rewritten_bytes),
             ),
