@@ -149,10 +149,14 @@ impl Forecast {
                         "{past}, it grew by {growth} per day: full in years at this rate.{rough}"
                     );
                 }
-                let likely = if likely > FAR { "years".to_owned() } else { rounded(likely) };
+                let likely = match rounded(likely) {
+                    _ if likely > FAR => "years".to_owned(),
+                    today if likely < DAY as f64 => today,
+                    later => format!("about {later}"),
+                };
                 let range = range(soonest, latest);
                 format!(
-                    "{past}, it grew by {growth} per day. At this rate it will be full in about {likely} ({range}).{rough}"
+                    "{past}, it grew by {growth} per day. At this rate it will be full in {likely} ({range}).{rough}"
                 )
             }
         }
@@ -256,7 +260,7 @@ mod tests {
     fn a_pool_that_may_be_full_soon_is_marked() {
         assert!(hours(169, |hour| Some(700.0 + hour as f64)).is_soon());
         let full = hours(169, |hour| Some(850.0 + hour as f64));
-        assert!(full.is_soon() && full.text().contains("less than a day"), "{}", full.text());
+        assert!(full.is_soon() && full.text().contains("full in less than a day ("), "{}", full.text());
     }
 
     #[test]
