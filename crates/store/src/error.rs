@@ -238,7 +238,7 @@ pub enum StoreError {
         found: u64,
     },
     /// Not all disks of the pool were specified.
-    #[error("pool {pool} has {count} disks and these are missing: {}; name all of them", list(.missing))]
+    #[error("pool {pool} has {count} disks, and these are missing: {}; name all of them", list(.missing))]
     DisksMissing {
         /// The pool.
         pool: PoolId,

@@ -130,6 +130,7 @@ fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
         return match (several, outside) {
             (false, 0) => "none needed: no volume has copies on several nodes".into(),
             (true, 0) => "none needed: all copies are in sync".into(),
+            (_, 1) => "1 copy is out of sync, progress unknown".into(),
             (_, outside) => format!("{outside} copies are out of sync, progress unknown"),
         };
     }

@@ -38,7 +38,7 @@ pub enum ControlError {
     Mapped { volume: String, target: String, lun: u16 },
     #[error("volume {volume:?} of pool {pool:?} is LUN {lun} of target {target}")]
     MappedInPool { pool: String, volume: String, target: String, lun: u16 },
-    #[error("target {target} has {luns} LUN maps")]
+    #[error("target {target} still has LUN maps ({luns})")]
     HasLuns { target: String, luns: usize },
     #[error("host group {host:?} is used by a LUN map of target {target}")]
     HostInUse { host: String, target: String },
@@ -116,7 +116,7 @@ pub enum ControlError {
     #[error("no other node can join this one")]
     NotListening,
     #[error(
-        "no node can continue alone with volume {volume:?}: this requires two nodes without a witness, and a copy on each (here: {nodes} nodes, {copies} copies); with three nodes a majority continues, without the risk of a split brain"
+        "no node can continue alone with volume {volume:?}: this requires two nodes without a witness, and a copy on each (nodes here: {nodes}, copies: {copies}); with three nodes a majority continues, without the risk of a split brain"
     )]
     NotOfTwo { volume: String, nodes: usize, copies: usize },
     #[error("nothing to resolve for volume {0:?}: no node has continued alone with it")]

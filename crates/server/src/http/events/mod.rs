@@ -104,7 +104,7 @@ pub(super) async fn take_all(state: State) {
             }
         }
         if taken.missed > 0 {
-            let text = format!("{} events before this one were lost", taken.missed);
+            let text = format!("events lost before this one: {}", taken.missed);
             state.events.tell(Duration::ZERO, Happened::new(EVENTS_DROPPED, "", text).because("lost"));
         }
         for (age, event) in taken.events {

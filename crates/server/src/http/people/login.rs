@@ -193,7 +193,7 @@ fn slowed(state: &State, peer: &Peer, wait: Duration) -> Refusal {
     // The text does not contain the account's name, since a stranger chose it.
     let text = format!("login from {} delayed after too many wrong passwords", peer.ip());
     state.events.tell(Duration::ZERO, Happened::new(LOGIN_THROTTLED, peer.ip(), text));
-    let detail = format!("too many failed attempts: try again in {seconds} seconds");
+    let detail = format!("too many failed attempts: try again in {seconds} s");
     Refusal::new(StatusCode::TOO_MANY_REQUESTS, "login_throttled", detail).retry_after(seconds)
 }
 

@@ -87,7 +87,7 @@ fn a_dry_run_describes_and_changes_nothing() {
     assert_eq!(rig.get(target).json(200)["maps"].as_array().unwrap().len(), 1, "nothing was done");
     rig.post("/v1/hosts", json!({"name": "a", "addresses": ["10.0.0.0/8"]})).json(201);
     let would = rig.delete("/v1/hosts/a?dry_run=true").json(200);
-    assert_eq!(would["would"], json!(["host group a is deleted, with 0 initiator names and 1 addresses"]));
+    assert_eq!(would["would"], json!(["host group a is deleted, with 0 initiator names and 1 address"]));
     rig.get("/v1/hosts/a").json(200);
     rig.delete("/v1/hosts/local?dry_run=true").refused(409, "host_built_in");
     rig.put("/v1/nodes/2/maintenance?dry_run=true", json!({"on": true})).refused(404, "node_not_found");
