@@ -87,6 +87,35 @@ fn a_scrub_finds_what_has_rotted_and_repairs_it_from_the_other_copy() {
     });
 }
 
+/// A part of a log's map cannot be read. Hosts write to a few of its blocks all the time, faster than the other
+/// disk reads the whole part, so the whole part is never valid at once.
+#[test]
+fn a_part_of_a_map_is_repaired_though_hosts_write_to_it_all_the_time() {
+    const READS: Duration = Duration::from_millis(50);
+    let cluster = Cluster::with_map_on_disk(0..600);
+    let slow = DiskLatency { read: READS..READS * 2, spike_one_in: 0, ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[1], DISK, slow);
+    for (index, name) in [(0, "one"), (1, "two")] {
+        let (client, portal) = (cluster.client(name), cluster.portal(index));
+        drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, name).await.unwrap();
+            for value in 0.. {
+                write(&session, 5 + value % 3, value).await.unwrap();
+            }
+        }));
+    }
+    cluster.world.run_for(Duration::from_millis(200));
+    cluster.spoil_maps(0);
+    let began = cluster.world.now();
+    assert!((0..3).any(|_| cluster.scrub(0).found.unrepaired() == 0), "blocks are still bad");
+    let took = cluster.world.now() - began;
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert_eq!(cluster.in_sync(0), 2, "no copy leaves for that");
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.assert_reads(0, 100..600);
+}
+
 #[test]
 fn without_another_copy_bad_blocks_are_counted_and_reported_until_a_scrub_finds_none() {
     let cluster = Cluster::new(1, 2, 2);
