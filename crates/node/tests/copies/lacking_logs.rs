@@ -1,5 +1,6 @@
 //! Logs that lack records which were acknowledged, because their disk cannot read them.
 
+use node::control::{ControlError, NotServed};
 use rt::sim::DiskFaults;
 use store::CopyState;
 
@@ -130,7 +131,9 @@ fn a_log_that_lacks_a_record_stays_closed_if_a_volume_is_nowhere_else() {
     for volume in ["thick", "alone"] {
         let problem =
             cluster.control(1, move |control| async move { control.volume(volume).unwrap().problem });
-        assert!(problem.as_ref().is_some_and(|text| text.contains("acknowledged writes")), "{problem:?}");
+        let is_damaged = |error: &ControlError| matches!(error, ControlError::LogDamaged { .. });
+        let is_told = matches!(&problem, Some(NotServed::Unopened(error)) if is_damaged(error));
+        assert!(is_told, "{problem:?}");
     }
     // The log opens when that volume is gone.
     cluster.control(1, |control| async move { control.delete_volume("alone", false).await.unwrap() });

@@ -215,7 +215,8 @@ impl Inner {
         let info = info(id, volume, self.extent_bytes);
         catalog.volumes.insert(id, now);
         self.commit_or_put_back(catalog, &runs).await?;
-        self.tell_logs(&self.entry(id)?);
+        let entry = self.entry(id)?;
+        self.tell_logs(&entry);
         Ok(self.with_used(info))
     }
 

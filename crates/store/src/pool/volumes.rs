@@ -689,7 +689,8 @@ impl Inner {
         let live = Live { grants: space.grant.into_iter().map(Arc::new).collect(), ..Live::default() };
         self.state.borrow_mut().volumes.insert(id, live);
         if is_log {
-            self.tell_logs(&self.entry(id)?);
+            let entry = self.entry(id)?;
+            self.tell_logs(&entry);
             self.state.borrow().logs.range(..slices).for_each(|(_, log)| log.set_reserve(branch, reserve));
         }
         self.tell_lent(lent);
@@ -786,7 +787,8 @@ impl Inner {
             if let Some(live) = self.state.borrow_mut().volumes.get_mut(&id) {
                 live.grants.extend(space.grant.map(Arc::new));
             }
-            self.tell_logs(&self.entry(id)?);
+            let entry = self.entry(id)?;
+            self.tell_logs(&entry);
             return Ok(info);
         }
     }

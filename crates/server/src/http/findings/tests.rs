@@ -314,7 +314,7 @@ fn a_pool_with_log_volumes_warns_by_level() {
 #[test]
 fn a_pool_that_is_forecast_to_be_full_is_advice_until_it_is_nearly_full() {
     let soon = |node, pools| {
-        let days = |days| days * 86_400;
+        let days = |days: u64| days * 86_400;
         let outlook =
             Outlook::Fuller { growth: 10 << 30, likely: days(9), soonest: days(9), latest: Some(days(9)) };
         let forecast = Forecast { known: days(7), outlook };
