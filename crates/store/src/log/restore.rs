@@ -41,6 +41,10 @@ impl LogSlice {
             Item::Snapshot { era, time: to.into(), what }
         };
         let written = inner.append(branch, vec![item], true).await;
+        if written.is_err() {
+            // What the disk has of the record must not be found after a crash: by then, hosts have written.
+            let _ = inner.merge_all().await;
+        }
         inner.state.borrow_mut().marks.not_restored(branch);
         inner.sweep();
         inner.tend();

@@ -45,10 +45,10 @@ pub enum SnapshotError {
     #[error("only log-structured volumes have snapshots: convert the volume first")]
     NotLog,
     /// The volume is being converted.
-    #[error("the volume is being converted: take the snapshot when that has ended")]
+    #[error("the volume is being converted: try again when that has ended")]
     Converting,
     /// The slice is being restored.
-    #[error("the volume is being restored: take the snapshot when that has ended")]
+    #[error("the volume is being restored: try again when that has ended")]
     Restoring,
     /// Some blocks of the slice are lost, and the snapshot could not say which.
     #[error("blocks of the volume are lost: write them, then take the snapshot")]
