@@ -291,8 +291,8 @@ pub(crate) const LEAF_KEY: LeafKey = (Era { branch: 7, number: 6 }, 3);
 /// The generation of the segment of [`leaf_example`].
 pub(crate) const LEAF_GENERATION: u64 = 0x8877_6655_4433_2211;
 
-/// Blocks 1, 2 (in a half of a slot), 3 (which read as zeros), 4 (which read as in the parent) and 511 of leaf
-/// 3 of branch 7, as they were when era 6 began.
+/// Blocks 1, 2 (in a half of a slot), 3 (which read as zeros), 4 (which read as in the parent) and 511 of
+/// leaf 3 of branch 7, as they were when era 6 began.
 pub(crate) fn leaf_example() -> Spots {
     let mut spots = [Spot::Nothing; leaf::LEAF_BLOCKS as usize];
     let place = Place::new(0x01_0203, 0x2345);

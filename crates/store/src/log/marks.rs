@@ -11,7 +11,8 @@
 //! not have, and what it has makes the other's superfluous. If there is none before, nobody needs any of it.
 //!
 //! A restore begins a *line* of its own: eras that follow one another, up to the next restore. What a line
-//! does not have itself is read in the snapshot that it went back to, which is on an earlier line ([`Stretch`]).
+//! does not have itself is read in the snapshot that it went back to, which is on an earlier line: see
+//! [`Stretch`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -439,8 +439,8 @@ impl Inner {
     }
 
     /// Reads the leaf of a block from the disk although it is in memory, which is where all other reads find
-    /// it; if the volume was restored, each that may name the block. Returns the error if the disk cannot read
-    /// it, and whether it has been written again.
+    /// it; if the volume was restored, each that may name the block. Returns the error if the disk cannot
+    /// read it, and whether it has been written again.
     ///
     /// Until then it stays in memory: a checkpoint that found it neither there nor on the disk would lose
     /// what it says.

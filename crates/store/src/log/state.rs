@@ -56,8 +56,8 @@ pub(crate) struct State {
     pub leaves: BTreeMap<LeafKey, LeafPlace>,
 }
 
-/// Bytes of a state with these numbers of snapshots and restores, data segments (of which `packed` are packed), map
-/// segments and leaves, for segments of `slots` slots.
+/// Bytes of a state with these numbers of snapshots and restores, data segments (of which `packed` are
+/// packed), map segments and leaves, for segments of `slots` slots.
 pub(crate) fn encoded_len(
     marks: usize,
     data: usize,

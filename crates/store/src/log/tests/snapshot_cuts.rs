@@ -160,10 +160,11 @@ fn record(seed: u64, acts: u64, leaves: bool) -> (Recording, Rc<RefCell<History>
                         there.map(|(id, _)| *id).collect()
                     };
                     if let Some(id) = there.get(rng.below(there.len().max(1) as u64) as usize) {
-                        let mut history = shared.borrow_mut();
-                        let content = history.snapshots[id].content.clone();
-                        history.restores.insert(act, content);
-                        drop(history);
+                        {
+                            let mut history = shared.borrow_mut();
+                            let content = history.snapshots[id].content.clone();
+                            history.restores.insert(act, content);
+                        }
                         slice.restore_snapshot(*id, act).await.unwrap();
                     }
                 }

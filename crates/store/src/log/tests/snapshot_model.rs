@@ -1,8 +1,8 @@
 //! Random lives of a volume with snapshots, compared with a copy of the volume for each snapshot.
 //!
-//! They take and delete snapshots, and go back to them, between writes, UNMAP and flushes, pause the freeing, fill the pool, empty
-//! disks that leave it, and lose power at any moment. What a snapshot reads as never changes, and in the end
-//! nothing is left of deleted ones.
+//! They take and delete snapshots, and go back to them, between writes, UNMAP and flushes, pause the freeing,
+//! fill the pool, empty disks that leave it, and lose power at any moment. What a snapshot reads as never
+//! changes, and in the end nothing is left of deleted ones.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
