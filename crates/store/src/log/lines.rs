@@ -2,8 +2,8 @@
 //!
 //! A restore begins a line, which is read through a snapshot of an earlier one ([`super::marks`]). Two kinds
 //! of leaves are left behind, besides those of snapshots. The leaves of the former line itself are folded
-//! into its last snapshot, as if they were those of a later one that was deleted; where this snapshot has none
-//! of the same number, they stay where they are. And a snapshot that was deleted, but that a line is read
+//! into its last snapshot, as if they were those of a later one that was deleted; where this snapshot has
+//! none of the same number, they stay where they are. And a snapshot that was deleted, but that a line is read
 //! through, hands on what only one other still needs, and frees what nobody does.
 //!
 //! What must never happen: what is handed on is not yet what the snapshot reads as, because a table has
@@ -39,7 +39,8 @@ impl Running {
         let (branch, mut from) = unsettled.find(|(branch, _)| self.may_settle(*branch))?;
         self.make_room_to_fold();
         let (mut groups, mut leaves) = (Vec::new(), 0);
-        for _ in 0..LOOK_NUMBERS {
+        // It looks for leaves of each line.
+        for _ in 0..(LOOK_NUMBERS / self.marks.restores_of(branch).len().max(1)).max(1) {
             let Some(number) = self.next_to_look_at(branch, from) else {
                 self.unsettled.remove(&branch);
                 return Some(groups);
@@ -70,10 +71,17 @@ impl Running {
             && !self.marks.is_restoring(branch)
     }
 
-    /// The first number, from `from` on, of a leaf of a former line or a hidden snapshot.
+    /// The first number, from `from` on, of a leaf that gets something of a former line, or that a hidden
+    /// snapshot or such a line may hand on.
     fn next_to_look_at(&self, branch: u32, from: u64) -> Option<u64> {
         let now = self.marks.now(branch);
-        let eras = self.marks.lines(branch).filter(|line| *line != now).chain(self.marks.hidden(branch));
+        let last = |line: u32| self.marks.heir_of_line(branch, line).snapshot;
+        let former = self.marks.lines(branch).filter(|line| *line != now);
+        let hidden = self.marks.hidden(branch).flat_map(|snapshot| {
+            let line = self.marks.line(branch, snapshot);
+            std::iter::once(snapshot).chain((last(line) == Some(snapshot)).then_some(line))
+        });
+        let eras = former.map(|line| last(line).unwrap_or(line)).chain(hidden);
         let first = |era: u32| {
             let era = Era::new(branch, era);
             self.leaves.range((era, from)..=(era, u64::MAX)).next().map(|((_, number), _)| *number)

@@ -111,9 +111,7 @@ impl Inner {
         let (first, count) = (blocks.start, (blocks.end - blocks.start) as usize);
         loop {
             let line = self.state.borrow().marks.now(branch);
-            if self.state.borrow().marks.parent(branch, line).is_some() {
-                return self.resolve_in(branch, None, blocks).await;
-            }
+            let has_parent = self.state.borrow().marks.parent(branch, line).is_some();
             let key = (Era::new(branch, line), first / LEAF_BLOCKS);
             let covered = {
                 let state = self.state.borrow();
@@ -133,10 +131,12 @@ impl Inner {
             if let Some(leaf) = leaf {
                 leaf.read((first % LEAF_BLOCKS) as usize, &mut spots);
             }
-            if line > 0 {
-                forget(&mut spots, Spot::Zeros);
+            state.overlay(branch, &(line..u32::MAX), first, &mut spots, Spot::Zeros);
+            if has_parent && spots.contains(&Spot::Nothing) {
+                drop(state);
+                return self.resolve_in(branch, None, blocks).await;
             }
-            state.overlay(branch, &(line..u32::MAX), first, &mut spots, Spot::Nothing);
+            forget(&mut spots, Spot::Zeros);
             let segments = state.pin_all(&spots);
             return Ok((spots, Pinned { inner: self, segments }));
         }
