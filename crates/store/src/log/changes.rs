@@ -231,6 +231,12 @@ impl Changes {
         self.next_era(era) == Some(era)
     }
 
+    /// Whether the table has an entry of one of these eras of a branch.
+    pub(crate) fn has_eras(&self, branch: u32, eras: &Range<u32>) -> bool {
+        let first = self.next_era(Era { branch, number: eras.start });
+        first.is_some_and(|first| first.number < eras.end)
+    }
+
     /// Whether an entry of this era concerns a leaf of this number.
     pub(crate) fn touches(&self, era: Era, number: u64) -> bool {
         self.within(era, number * LEAF_BLOCKS, LEAF_BLOCKS).next().is_some()
@@ -536,6 +542,8 @@ mod tests {
         assert_eq!(changed(4..u32::MAX), ([0, 1, 1, 0], Some(12)));
         assert_eq!(changed(6..9), ([0; 4], None));
         assert!(table.has_era(Era::new(1, 3)) && !table.has_era(Era::new(1, 4)));
+        assert!(table.has_eras(1, &(4..6)) && !table.has_eras(1, &(1..3)) && !table.has_eras(1, &(6..9)));
+        assert!(!Changes::default().has_eras(1, &ALL));
         assert!(table.touches(Era::new(1, 5), 1) && !table.touches(Era::new(1, 3), 1));
         assert_eq!(groups(&table, &BTreeMap::new()), [(1, 0), (1, 1), (2, 0)]);
         assert_eq!((table.entries_of((1, 0)), table.entries_of((1, 1))), (3, 1));

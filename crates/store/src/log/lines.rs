@@ -64,8 +64,7 @@ impl Running {
 
     /// Whether the leaves of a branch's former lines say all that is known of them.
     fn may_settle(&self, branch: u32) -> bool {
-        let now = self.marks.now(branch);
-        let is_merged = self.active.eras(branch).all(|era| era.number >= now);
+        let is_merged = !self.active.has_eras(branch, &(0..self.marks.now(branch)));
         (is_merged || makes(Canary::SettleUnmerged))
             && self.frozen.is_none()
             && !self.marks.is_restoring(branch)
@@ -220,7 +219,7 @@ impl Running {
             let snapshots = self.marks.of_line(branch, line).iter().map(|mark| mark.era);
             let mut later = snapshots.filter(|snapshot| *snapshot >= to).chain([line]);
             let is_held = later.any(|era| self.held.contains_key(&Era::new(branch, era)));
-            if !is_held && !self.active.eras(branch).any(|era| eras.contains(&era.number)) {
+            if !is_held && !self.active.has_eras(branch, &eras) {
                 let parent = self.marks.parent(branch, line).unwrap_or(0);
                 self.marks.set_parent(Era::new(branch, era), parent);
                 self.unsettled.insert(branch, 0);
