@@ -586,7 +586,8 @@ mod tests {
     #[test]
     fn what_may_differ_lies_on_the_way_from_one_to_the_other() {
         let mut marks = lines();
-        assert_eq!(marks.between(7, 1, Some(3)), [1..3]);
+        let eras = 1..3;
+        assert_eq!(marks.between(7, 1, Some(3)), [eras]);
         assert_eq!(marks.between(7, 3, Some(6)), [2..3, 4..6]);
         assert_eq!(marks.between(7, 2, None), [4..5, 7..u32::MAX]);
         assert_eq!(marks.between(7, 6, None), [5..6, 7..u32::MAX]);
