@@ -250,7 +250,7 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
         await choose('More', 'Choose side to keep')(page)
         await page.locator('input').and(page.getByLabel('Keep the data of node')).click()
         await page.getByRole('option', { name: 'n2' }).click()
-        await page.getByText('Discard what only the other node has written').first().waitFor()
+        await page.getByText('Discard writes made only on the other node').first().waitFor()
       },
     }
     expect(await lookAtDialogues(browser, place, [decide], wrong)).toEqual([])

@@ -32,7 +32,7 @@ export interface paths {
          * The audit log of the queried node, or of others: who changed what, and when; newest first.
          * @description Each node logs the requests that it received. With `node=all`, the logs of all nodes are merged by time.
          *     To page back, pass the number of the last entry as `before`, or for all nodes its time as `until`, and as
-         *     `skip` how many of that second you have; without `skip` these are repeated.
+         *     `skip` the number of entries of that second that you have; without `skip` these are repeated.
          */
         get: operations["list_audit"];
         put?: never;
@@ -95,9 +95,9 @@ export interface paths {
         put?: never;
         /**
          * Lets this node join the cluster that issued the token.
-         * @description Its targets, LUN maps, host groups and volumes become the cluster's. If names, IQNs, LUNs or secrets
-         *     collide, all collisions are listed, nothing is changed, and the token stays valid. A node that is in a
-         *     cluster which has never had another node leaves that one.
+         * @description Its targets, LUN maps, host groups and volumes become part of the cluster. If names, IQNs, LUNs or secrets
+         *     collide, all collisions are listed, nothing is changed, and the token stays valid. A node whose cluster
+         *     has never had another node leaves that cluster.
          */
         post: operations["join_cluster"];
         delete?: never;
@@ -244,11 +244,11 @@ export interface paths {
         };
         /**
          * Events, oldest first.
-         * @description The queried node reports what it has seen: from the cluster's record what all nodes see, and events of its
-         *     own sessions, pools and disks. It keeps the last 4,096. With `node=all`, events of all nodes are merged by
-         *     time; an event reported by several nodes is listed once, with the nodes in `seen_by`. To page back, pass
-         *     the time of the oldest event as `until`, and as `skip` how many of that second you have; without `skip`
-         *     these are repeated.
+         * @description The queried node reports changes of the cluster's record, which all nodes see, and events of its own
+         *     sessions, pools and disks. It keeps the last 4,096 events. With `node=all`, events of all nodes are merged
+         *     by time; an event reported by several nodes is listed once, with the nodes in `seen_by`. To page back,
+         *     pass the time of the oldest event as `until`, and as `skip` the number of events of that second that you
+         *     have; without `skip` these are repeated.
          */
         get: operations["list_events"];
         put?: never;
@@ -298,7 +298,7 @@ export interface paths {
         };
         /**
          * What is wrong in the cluster now, as the queried node sees it: the worst first.
-         * @description A node that is up and does not report its state is a finding itself.
+         * @description A node that is up but does not report its state is itself a finding.
          */
         get: operations["list_findings"];
         put?: never;
@@ -360,7 +360,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * When pools of the queried node, or of others, will be full if they keep filling as in the last days.
+         * When pools of the queried node, or of others, will be full if they keep filling as in the last seven days.
          * @description The forecast is a straight line through the data of the last seven days, at least four hours of them; how
          *     uneven the growth was determines the uncertainty. It covers the first 16 pools of each node that were open
          *     at some time in these days.
@@ -400,8 +400,8 @@ export interface paths {
         };
         /**
          * Performance history of the last seven days, of the queried node or others.
-         * @description Each node keeps values of ten seconds for six hours, and of a minute for seven days. Steps are as short as
-         *     `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`,
+         * @description Each node keeps ten-second values for six hours, and one-minute values for seven days. Steps are as short
+         *     as `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`,
          *     `read_bytes`, `write_bytes` (all volumes, per second), `read_mean_us`, `write_mean_us`, `read_p99_us`,
          *     `write_p99_us` (the highest within ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean
          *     of the node's cores), `out_of_sync_bytes` (of all copies of the cluster known to the node: of several
@@ -640,8 +640,8 @@ export interface paths {
         put?: never;
         /**
          * Logs in with a password and returns the session cookie.
-         * @description The session ends after 30 minutes without a request, after 12 hours, and when the user's role or password
-         *     changes. Changes authenticated by cookie require the header `X-Ursa-Request: 1`. After five wrong
+         * @description The login session ends after 30 minutes without a request, after 12 hours, and when the user's role or
+         *     password changes. Changes authenticated by cookie require the header `X-Ursa-Request: 1`. After five wrong
          *     passwords for an account, or twenty from an address, each further one lengthens the wait before the next
          *     attempt, up to a minute.
          */
@@ -661,7 +661,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends the session whose cookie comes with the request. */
+        /** Logs out: ends the login session whose cookie comes with the request. */
         post: operations["log_out"];
         delete?: never;
         options?: never;
@@ -770,8 +770,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Changes the password of the logged-in user. All other sessions of the user end; a new session cookie is
-         *     returned.
+         * Changes the password of the logged-in user. The user is logged out everywhere else; a new session cookie
+         *     is returned.
          */
         put: operations["change_password"];
         post?: never;
@@ -988,9 +988,9 @@ export interface paths {
         put?: never;
         /**
          * Removes a disk from a pool while it is in use.
-         * @description If nothing lies on the disk, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
-         *     first: what lies on it, of thick and log volumes and of the maps of copies, moves to the other disks while
-         *     hosts use the volumes, even after a restart of the node. `cancel` keeps the disk.
+         * @description If the disk holds no data, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
+         *     first: the data of thick and log volumes and the dirty maps of copies move to the other disks while hosts
+         *     use the volumes, even after a restart of the node. `cancel` keeps the disk.
          */
         post: operations["remove_disk"];
         delete?: never;
@@ -1132,7 +1132,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes a target's alias, or its CHAP credentials. What is absent stays the same; `null` removes it.
+         * Changes a target's alias, or its CHAP credentials. Absent fields stay the same; `null` removes the value.
          *     Sessions continue: a new secret takes effect at the next login.
          */
         patch: operations["change_target"];
@@ -1235,11 +1235,11 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Deletes a user. The user's sessions end, on all nodes. Tokens that the user created stay. */
+        /** Deletes a user, who is logged out on all nodes. Tokens that the user created remain valid. */
         delete: operations["delete_user"];
         options?: never;
         head?: never;
-        /** Changes the role or password of a user. The user's sessions end, on all nodes. */
+        /** Changes the role or password of a user, who is logged out on all nodes. */
         patch: operations["change_user"];
         trace?: never;
     };
@@ -1261,8 +1261,8 @@ export interface paths {
         /**
          * Creates a volume and maps it, so that it can be used right away.
          * @description Unless `map` is false, it becomes a LUN of `target` (created if it does not exist) for `host`. If that
-         *     fails, the volume is deleted again: all or nothing is done. If it cannot be placed, `candidates` of the
-         *     problem lists all nodes and pools, with the rule that each of them fails.
+         *     fails, the volume is deleted again: either everything is done, or nothing. If it cannot be placed,
+         *     `candidates` of the problem lists all nodes and pools, with the rule that each of them fails.
          */
         post: operations["create_volume"];
         delete?: never;
@@ -1401,7 +1401,7 @@ export interface paths {
         /**
          * Scrubs a volume on a node: reads everything in use from the node's disks while hosts use the volume, and
          *     repairs bad blocks from another copy in sync.
-         * @description For log volumes, it verifies the checksums of blocks and of their maps. Without another copy, bad blocks
+         * @description For log volumes, it verifies the checksums of blocks and block maps. Without another copy, bad blocks
          *     are counted and reported, and cannot be read until hosts write them. If a scrub is already running, no
          *     other one is started, and it yields less to hosts. An interrupted scrub resumes where it was, even after
          *     a restart of the node. If the queried node has no copy, a node that has one scrubs its own. The scrub is a
@@ -1643,9 +1643,9 @@ export interface components {
             compression?: components["schemas"]["Compression"] | null;
             /**
              * Format: int64
-             * @description Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
-             *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
-             *     blocks.
+             * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression
+             *     makes 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume
+             *     with blocks.
              */
             compression_ratio_percent?: number | null;
             /** @description Its copies, by slot; empty if the cluster's record does not list it, or is not available. */
@@ -1685,7 +1685,7 @@ export interface components {
             physical_block_size: number;
             /**
              * @description Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
-             *     `used` is not known either, and 0.
+             *     `used` is unknown, too, and 0.
              */
             pool: string;
             /**
@@ -1857,8 +1857,8 @@ export interface components {
             text: string;
         };
         /**
-         * @description A change in progress. One that waits for a disk continues when the disk responds, and blocks no changes of
-         *     anything else.
+         * @description A change in progress. A change that waits for a disk continues when the disk responds, and does not block
+         *     changes of other objects.
          */
         Change: {
             /**
@@ -1902,7 +1902,7 @@ export interface components {
         /** @description How the node listens for other nodes, so that they can join it. */
         ClusterInit: {
             /**
-             * @description Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
+             * @description Addresses on which to listen for other nodes, which must be able to reach them. Default port: 3270.
              * @example [
              *       "10.0.0.1:3270"
              *     ]
@@ -1912,7 +1912,7 @@ export interface components {
         /** @description A cluster for this node to join. */
         ClusterJoin: {
             /**
-             * @description Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
+             * @description Addresses on which to listen for other nodes, which must be able to reach them. Default port: 3270.
              * @example [
              *       "10.0.0.2:3270"
              *     ]
@@ -2441,7 +2441,7 @@ export interface components {
         };
         /** @description Which data to keep after nodes have continued alone. */
         ForkResolution: {
-            /** @description Confirms that what the other node alone has written is discarded. */
+            /** @description Confirms that writes made only on the other node are discarded. */
             discard_other: boolean;
             /**
              * Format: int32
@@ -3394,9 +3394,9 @@ export interface components {
                 compression?: components["schemas"]["Compression"] | null;
                 /**
                  * Format: int64
-                 * @description Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
-                 *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
-                 *     blocks.
+                 * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression
+                 *     makes 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume
+                 *     with blocks.
                  */
                 compression_ratio_percent?: number | null;
                 /** @description Its copies, by slot; empty if the cluster's record does not list it, or is not available. */
@@ -3436,7 +3436,7 @@ export interface components {
                 physical_block_size: number;
                 /**
                  * @description Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
-                 *     `used` is not known either, and 0.
+                 *     `used` is unknown, too, and 0.
                  */
                 pool: string;
                 /**
@@ -3552,7 +3552,7 @@ export interface components {
             /** @description Writes through this node. */
             write: components["schemas"]["LiveFlow"];
         };
-        /** @description The user that logged in. */
+        /** @description The user who logged in. */
         LoggedIn: {
             /** @description User name. */
             name: string;
@@ -3806,14 +3806,14 @@ export interface components {
         };
         /** @description A pool to import that was created elsewhere or earlier. */
         PoolImport: {
-            /** @description Import it although another server has not exported it. Make sure that this server is off. */
+            /** @description Import it even though another server has not exported it. Make sure that the other server is off. */
             force?: boolean;
             /** @description New name of the pool. Absent: it keeps its name. */
             name?: string | null;
             /** @description All disks of the pool, as absolute paths on the node. */
             paths: string[];
         };
-        /** @description What the log volumes of a pool have of it, in bytes. */
+        /** @description Space of a pool for its log volumes, in bytes. */
         PoolLogs: {
             /**
              * Format: int64
@@ -3837,12 +3837,12 @@ export interface components {
             reserved?: number;
             /**
              * Format: int64
-             * @description Space that all log volumes can still take, in what is lent and in what the pool has free.
+             * @description Space that all log volumes can still take, from the lent space and from the free space of the pool.
              */
             room: number;
             /**
              * Format: int64
-             * @description Space of that which volumes use.
+             * @description Part of the lent space that volumes use.
              */
             used: number;
         };
@@ -3857,7 +3857,7 @@ export interface components {
         };
         /** @description A disk to remove from a pool. */
         PoolRemoveDisk: {
-            /** @description Keep the disk, which is leaving. What was moved stays where it is. */
+            /** @description Keep the disk, which is leaving. Data that was moved stays where it is. */
             cancel?: boolean;
             /** @description Absolute path of the file or block device on the node, as the pool shows it. */
             path: string;
@@ -4026,12 +4026,12 @@ export interface components {
         Scrub: {
             /**
              * Format: int64
-             * @description Seconds since it began, or was continued.
+             * @description Seconds since it began, or was resumed.
              */
             age_s: number;
             /**
              * Format: int64
-             * @description Bad blocks found: 4,096 bytes each, or a part of a log volume's map.
+             * @description Bad blocks found: 4,096 bytes each, or a part of a log volume's block map.
              */
             bad_blocks: number;
             /**
@@ -4169,12 +4169,12 @@ export interface components {
             name?: string | null;
             /**
              * Format: int32
-             * @description Number of the node, or of the node that has the subject; absent for what is the cluster's.
+             * @description Number of the node, or of the node that has the subject; absent for subjects of the whole cluster.
              */
             node?: number | null;
         };
         /**
-         * @description Kinds of what findings concern.
+         * @description Kinds of subjects of findings.
          * @enum {string}
          */
         SubjectKind: "cluster" | "node" | "volume" | "copy" | "pool" | "disk" | "address" | "change";
@@ -4215,7 +4215,7 @@ export interface components {
              */
             name: string;
         };
-        /** @description Changes to a target; what is absent stays the same. Name and LUN maps cannot be changed here. */
+        /** @description Changes to a target; absent fields stay the same. Name and LUN maps cannot be changed here. */
         TargetChange: {
             /** @description Display name, at most 255 bytes of UTF-8; `null`: none. */
             alias?: string | null;
@@ -4270,7 +4270,7 @@ export interface components {
             /** @description Role of the user. */
             role: components["schemas"]["Role"];
         };
-        /** @description Changes to a user; the sessions of the user end. */
+        /** @description Changes to a user, who is logged out on all nodes. */
         UserChange: {
             /**
              * Format: password
@@ -4330,7 +4330,7 @@ export interface components {
             total_bytes: number;
             /**
              * Format: int64
-             * @description Bytes of these that could not be compared.
+             * @description Bytes that could not be compared.
              */
             unchecked_bytes: number;
         };
@@ -4364,9 +4364,9 @@ export interface components {
             compression?: components["schemas"]["Compression"] | null;
             /**
              * Format: int64
-             * @description Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
-             *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
-             *     blocks.
+             * @description Size of its blocks in percent of the space that they take on the queried node: 250 if compression
+             *     makes 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume
+             *     with blocks.
              */
             compression_ratio_percent?: number | null;
             /** @description Its copies, by slot; empty if the cluster's record does not list it, or is not available. */
@@ -4406,7 +4406,7 @@ export interface components {
             physical_block_size: number;
             /**
              * @description Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
-             *     `used` is not known either, and 0.
+             *     `used` is unknown, too, and 0.
              */
             pool: string;
             /**
@@ -4444,7 +4444,7 @@ export interface components {
             used: number;
             when_full?: components["schemas"]["WhenFull"] | null;
         };
-        /** @description Changes to a volume; what is absent stays the same. */
+        /** @description Changes to a volume; absent fields stay the same. */
         VolumeChange: {
             compression?: components["schemas"]["Compression"] | null;
             /** @description New name. */
@@ -4470,7 +4470,7 @@ export interface components {
         VolumeCopy: {
             /** @description It is on the queried node. */
             here: boolean;
-            /** @description It is being removed, as soon as other copies allow it; absent: it stays. */
+            /** @description It is removed as soon as the other copies allow it; absent: it stays. */
             leaves?: boolean;
             /**
              * Format: int32
@@ -4500,7 +4500,7 @@ export interface components {
             /** @description Writes. */
             write: components["schemas"]["FlowCounters"];
         };
-        /** @description A volume to create, with the map that makes it usable. All or nothing is done. */
+        /** @description A volume to create, with the LUN map that makes it usable. Either everything is done, or nothing. */
         VolumeCreate: {
             /**
              * Format: int32
@@ -5518,7 +5518,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The address; a node takes it over in a moment */
+            /** @description The address; a node takes it over shortly */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -6309,7 +6309,7 @@ export interface operations {
     stream_live: {
         parameters: {
             query?: {
-                /** @description `all`; absent: the node that is asked. */
+                /** @description `all`; absent: the queried node. */
                 node?: string;
             };
             header?: never;
@@ -6387,7 +6387,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The user that logged in */
+            /** @description The user who logged in */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6441,7 +6441,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The session has ended, if there was one */
+            /** @description The user is logged out */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -6613,7 +6613,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `field_invalid`: it is not an address of the node, or none would be left for data */
+            /** @description `field_invalid`: it is not an address of the node, or no address would be left for data */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7338,7 +7338,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `pool_not_grown`: no disk is larger, or not by enough */
+            /** @description `pool_not_grown`: no disk has grown enough */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7467,7 +7467,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `disk_in_use`: thick volumes lie on it whose extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted` */
+            /** @description `disk_in_use`: it holds thick volumes whose extents are too large to move; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted` */
             409: {
                 headers: {
                     [name: string]: unknown;

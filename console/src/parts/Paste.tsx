@@ -16,7 +16,7 @@ export function Paste({ text, label, maxHeight }: { text: string; label?: string
           {label}
         </Text>
         <Button style={{ flexShrink: 0 }} size="compact-xs" variant="subtle" leftSection={<Icon name="copy" size={13} />} onClick={() => void copy()}>
-          {copied === 'yes' ? 'Copied' : copied === 'no' ? 'Select and press Ctrl+C' : 'Copy'}
+          {copied === 'yes' ? 'Copied' : copied === 'no' ? 'Select the text and press Ctrl+C' : 'Copy'}
         </Button>
       </Group>
       <ScrollArea.Autosize mah={maxHeight ?? 400} type="auto" viewportProps={{ tabIndex: 0 }}>

@@ -36,7 +36,7 @@ export function Addresses({ nodes }: { nodes: ClusterNode[] }) {
       }
     >
       {addresses.error && <ProblemAlert error={addresses.error} what="Floating IPs cannot be listed" />}
-      {addresses.data?.length === 0 && <Empty>No floating IPs. Hosts use the addresses of the nodes. Add one for hosts without multipath.</Empty>}
+      {addresses.data?.length === 0 && <Empty>No floating IPs. Hosts use the addresses of the nodes. Add a floating IP for hosts without multipath.</Empty>}
       {addresses.data && addresses.data.length > 0 && (
         <Rows width={560} head={['Address', 'Held by', 'Allowed nodes', 'Device', '']} dense>
           {addresses.data.map((address) => (

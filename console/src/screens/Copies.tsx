@@ -43,7 +43,7 @@ export function Copies({ name }: { name: string }) {
       </div>
       {!nodes.data ? (
         <Panel title="Copies" at={volume.dataUpdatedAt}>
-          {nodes.error ? <ProblemAlert error={nodes.error} what="The nodes cannot be listed" /> : <Empty>Loading nodes.</Empty>}
+          {nodes.error ? <ProblemAlert error={nodes.error} what="The nodes cannot be listed" /> : <Empty>Loading nodes…</Empty>}
         </Panel>
       ) : (
         <>
@@ -147,7 +147,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
     }
   }
   return (
-    <Panel title="Change copies" note="All of this is possible while hosts use the volume.">
+    <Panel title="Change copies" note="You can do all of this while hosts use the volume.">
       <Stack gap="md">
         <Radio.Group
           value={deed}

@@ -43,13 +43,13 @@ function HistoryPanel({ seconds, choice }: { seconds: number; choice: ReactNode 
   const missed = useMemo(() => [{ name: 'missed by copies', values: outOfSync, color: MISSED }], [outOfSync])
   const shown = load.some((step) => step.reads !== undefined)
   return (
-    <Panel title="Load" at={kept.dataUpdatedAt} right={choice} note={`Records of all nodes for the last ${duration(seconds)}${kept.data ? `, one point per ${duration(kept.data.step_s)}` : ''}: means, and the highest p99 latency. Nodes keep seven days.`}>
+    <Panel title="Load" at={kept.dataUpdatedAt} right={choice} note={`Load of all nodes in the last ${duration(seconds)}${kept.data ? `, one point per ${duration(kept.data.step_s)}` : ''}: means, and the highest p99 latency. Nodes keep seven days.`}>
       {kept.error && <ProblemAlert error={kept.error} what="The history cannot be read" />}
-      <MissingNote what="Records" missing={kept.data?.missing ?? []} />
+      <MissingNote what="Values" missing={kept.data?.missing ?? []} />
       {!kept.data ? (
         !kept.error && <Empty>Loading…</Empty>
       ) : !shown ? (
-        <Empty>No records for this period yet. A node records its load every ten seconds while it runs.</Empty>
+        <Empty>No data for this period yet. A node records its load every ten seconds while it runs.</Empty>
       ) : (
         <Stack gap="md">
           <LoadCharts steps={load} seconds={seconds} />

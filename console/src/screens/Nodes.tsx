@@ -76,15 +76,15 @@ function MoreNodes({ only, etcd }: { only: ClusterNode | undefined; etcd: boolea
         }
       >
         {!only
-          ? 'This node takes no part in its cluster: its findings say why. If its copy of the cluster’s record was lost, it can join again, as a new node.'
+          ? 'This node does not take part in its cluster: its findings say why. If its copy of the cluster’s record was lost, it can join again, as a new node.'
           : etcd
-            ? 'There is only one node. Its settings name an etcd, which holds the cluster’s record when others can join. With etcd, two nodes are enough for volumes with copies to survive the loss of either node. Set the same etcd on the other nodes.'
+            ? 'There is only one node. Its settings name an etcd, which holds the cluster’s record once other nodes can join. With etcd, two nodes are enough for volumes with copies to survive the loss of either node. Set the same etcd on the other nodes.'
             : 'There is only one node. With three (the third may be a witness: a small machine without volumes), volumes with copies survive the loss of any one of them.'}
       </Empty>
       <Ask opened={open === 'init'} close={() => setOpen(undefined)} title="Let other nodes join" label="Listen" ready={list.length > 0} command={ursa('node', 'init', '--listen', list.join(',') || 'ADDRESS')} act={() => data(api.POST('/v1/cluster', { body: { listen: list } }))} done="Other nodes can join now: “Add node” creates a token for each.">
         {address}
       </Ask>
-      <Ask opened={open === 'join'} close={() => setOpen(undefined)} title="Join another cluster" label="Join" ready={list.length > 0 && token !== ''} command={`ursa node join TOKEN --listen ${list.join(',') || 'ADDRESS'}${asWitness ? ' --witness' : ''}`} act={() => data(api.POST('/v1/cluster/join', { body: { listen: list, token, witness: asWitness } }))} done={etcd ? 'Joining the cluster.' : 'Joining the cluster. The node votes in a few seconds.'}>
+      <Ask opened={open === 'join'} close={() => setOpen(undefined)} title="Join another cluster" label="Join" ready={list.length > 0 && token !== ''} command={`ursa node join TOKEN --listen ${list.join(',') || 'ADDRESS'}${asWitness ? ' --witness' : ''}`} act={() => data(api.POST('/v1/cluster/join', { body: { listen: list, token, witness: asWitness } }))} done={etcd ? 'Joining the cluster.' : 'Joining the cluster. The node becomes a voter within a few seconds.'}>
         <Said>This node’s own users and tokens are deleted; those of the cluster apply instead. You are logged out: log in again as a user of the cluster.</Said>
         <TextInput label="Join token" description="Create it on a node of the cluster, under “Nodes”. It lets one node join, once" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" />
         {address}
@@ -184,7 +184,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
         </>
       )}
       {preferring && (
-        <Ask opened close={() => setPreferring(undefined)} title={`Prefer ${nameOf(preferring)}`} label="Prefer" command={ursa('node', 'prefer', preferring.id)} act={() => data(api.PUT('/v1/cluster/preferred', { body: { node: preferring.id } }))} done={`${nameOf(preferring)} is the preferred node now.`}>
+        <Ask opened close={() => setPreferring(undefined)} title={`Prefer ${nameOf(preferring)}`} label="Prefer" command={ursa('node', 'prefer', preferring.id)} act={() => data(api.PUT('/v1/cluster/preferred', { body: { node: preferring.id } }))} done={`${nameOf(preferring)} is now the preferred node.`}>
           <Said>Of two nodes without a witness, the preferred node continues when the other is lost; if the preferred node is lost, the other waits for it.</Said>
         </Ask>
       )}
@@ -223,9 +223,9 @@ function Invite({ opened, close, etcd }: { opened: boolean; close: () => void; e
       command={ursa('node', 'token', ...(valid === 1 ? [] : ['--valid', `${valid}h`]))}
       act={async () => setToken((await data(api.POST('/v1/cluster/tokens', { body: { valid_seconds: valid * 3600 } }))).token)}
     >
-      <Said>A join token is a secret that lets one node join, once. It expires after the time below, or when the node that created the cluster restarts, since that node issues all tokens. A node joins with its volumes, targets and host groups; what the cluster has under the same name must be the same.{etcd ? ' It needs the same etcd in its settings.' : ''}</Said>
+      <Said>A join token is a secret that lets one node join, once. It expires after the time below, or when the node that created the cluster restarts, since that node issues all tokens. A node joins with its volumes, targets and host groups; objects with the same name in the cluster must be identical.{etcd ? ' It needs the same etcd in its settings.' : ''}</Said>
       <NumberInput label="Valid for (hours)" description="At most 168 (seven days)" value={hours} onChange={setHours} min={1} max={168} allowDecimal={false} w={240} />
-      {token && <Paste label={`Run on the node that joins, with an address of it that the others can reach${etcd ? '' : ' (for a witness add --witness)'}`} text={`ursa node join ${token} --listen ADDRESS`} />}
+      {token && <Paste label={`Run this on the node that joins, with one of its addresses that the others can reach${etcd ? '' : ' (for a witness add --witness)'}`} text={`ursa node join ${token} --listen ADDRESS`} />}
     </Ask>
   )
 }

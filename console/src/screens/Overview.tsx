@@ -147,7 +147,7 @@ function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: Cluster
       {!volumes || !nodes ? (
         <Empty>Loading…</Empty>
       ) : nodes.length === 0 ? (
-        <Empty>Unknown: this node takes no part in its cluster.</Empty>
+        <Empty>Unknown: this node does not take part in its cluster.</Empty>
       ) : (
         <Stack gap={8}>
           {lossesByNode(volumes, nodes).map((loss) => (

@@ -334,7 +334,7 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
       <TagsInput label="Disks" description={PATHS} data={choices.paths} renderOption={choices.option} value={paths} onChange={setPaths} acceptValueOnBlur data-autofocus />
       {choices.note}
       <TextInput label="Name" description="Empty: keep its name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} />
-      <Checkbox label="Import although another server has not exported it" description="Only if that server is certainly off: two servers that use one pool destroy it" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />
+      <Checkbox label="Import even though another server has not exported it" description="Only if that server is definitely off: two servers that use one pool destroy it" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />
       {paths.length > 0 && force && <Tried path={ofNode('/v1/pools/import', node)} body={body} failure="The pool cannot be imported" />}
     </Ask>
   )

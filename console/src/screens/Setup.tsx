@@ -35,7 +35,7 @@ export function Setup({ cluster, token: given }: { cluster?: string; token: stri
             <TextInput label="Setup token" description="From the link that the node printed at its first start (journalctl -u ursa)" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" required />
           )}
           <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="username" required />
-          <PasswordInput label="Password" description={`At least ${PASSWORD_MIN} characters; a few words are better than one word with odd characters`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} autoComplete="new-password" error={tooShort(password, PASSWORD_MIN)} autoFocus required />
+          <PasswordInput label="Password" description={`At least ${PASSWORD_MIN} characters; several words are better than one word with special characters`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} autoComplete="new-password" error={tooShort(password, PASSWORD_MIN)} autoFocus required />
           <PasswordInput label="Password again" value={again} onChange={(event) => setAgain(event.currentTarget.value)} autoComplete="new-password" error={differs && 'The passwords differ'} required />
           <Button type="submit" loading={busy} disabled={!ready}>
             Create admin and log in

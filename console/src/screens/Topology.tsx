@@ -205,7 +205,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
                   const tone: Tone = sessions !== undefined ? 'ok' : node.up ? 'warning' : 'critical'
                   return (
                     <rect key={node.id} x={x(node.id) - 8} y={y - 8} width={16} height={16} rx={3} fill={sessions !== undefined ? ink(tone) : dark ? '#25262b' : '#ffffff'} stroke={ink(tone)} strokeWidth={2.5} strokeDasharray={sessions === undefined ? '4 3' : undefined}>
-                      <title>{sessions !== undefined ? `${host.name} has ${plural(sessions, 'session')} with ${node.name}` : `${host.name} has no session with ${node.name}, which has a copy of a volume that it uses`}</title>
+                      <title>{sessions !== undefined ? `${host.name} has ${plural(sessions, 'session')} with ${node.name}` : `${host.name} has no session with ${node.name}, which has a copy of a volume that the host uses`}</title>
                     </rect>
                   )
                 })}

@@ -144,12 +144,12 @@ function UserForm({ user, close }: { user?: User; close: () => void }) {
           ? json('PATCH', `/v1/users/${encodeURIComponent(user.name)}`, { ...(role !== user.role ? { role } : {}), ...(password ? { password } : {}) })
           : json('POST', '/v1/users', { name, role, password })
       }
-      done={user ? `User ${name} changed; its sessions have ended.` : `User ${name} created.`}
+      done={user ? `User ${name} changed and logged out on all nodes.` : `User ${name} created.`}
     >
       {!user && <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} autoComplete="off" data-autofocus />}
       <Select label="Role" data={ROLES} value={role} onChange={(value) => setRole((value as Role | null) ?? 'viewer')} allowDeselect={false} />
       <PasswordInput label={user ? 'New password' : 'Password'} description={`At least ${PASSWORD_MIN} characters${user ? '. Empty: unchanged' : ''}`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={short} autoComplete="new-password" />
-      {user && <Said>Sessions of this user end: anyone logged in as {user.name} must log in again.</Said>}
+      {user && <Said>This logs {user.name} out on all nodes.</Said>}
     </Ask>
   )
 }

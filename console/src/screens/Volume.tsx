@@ -122,7 +122,7 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
     <Panel title="Copies" at={at}>
       {copies.length === 0 ? (
         <Empty>
-          Unknown: the cluster’s record does not list this volume, or this node takes no part in its cluster.
+          Unknown: the cluster’s record does not list this volume, or this node does not take part in its cluster.
         </Empty>
       ) : (
         <Stack gap="sm">

@@ -26,7 +26,7 @@ export function VolumeActions({ volume }: { volume: Volume }) {
       <DeedButton variant="default" onClick={() => setOpen('grow')}>
         Grow
       </DeedButton>
-      <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? 'The cluster’s record does not list this volume, or this node takes no part in its cluster.' : undefined}>
+      <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? 'The cluster’s record does not list this volume, or this node does not take part in its cluster.' : undefined}>
         Copies
       </DeedButton>
       <Menu position="bottom-end" disabled={forbidden !== undefined}>
@@ -104,7 +104,7 @@ function Rename({ volume, opened, close }: Dialogue) {
       }}
       done={`Volume ${volume.name} renamed to ${name}.`}
     >
-      <Said>Hosts do not notice: their device names stay the same. The target keeps its name, too.</Said>
+      <Said>Hosts are not affected: their device names stay the same. The target keeps its name, too.</Said>
       <TextInput label="New name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={nameProblem(name)} data-autofocus />
     </Ask>
   )
@@ -283,9 +283,9 @@ function Fork({ volume, opened, close }: Dialogue) {
       act={() => data(api.PUT('/v1/volumes/{name}/split-brain', { ...path(volume), body: { keep: Number(keep), discard_other: true } }))}
       done="Side chosen; the other side is discarded."
     >
-      <Said>Both nodes have written to this volume independently. The two sides cannot be merged: what only the other node has written is discarded permanently. Before you choose, copy what you need from the node that serves the volume.</Said>
+      <Said>Both nodes have written to this volume independently. The two sides cannot be merged: writes made only on the other node are discarded permanently. Before you choose, copy what you need from the node that serves the volume.</Said>
       <Select label="Keep the data of node" data={(volume.copies ?? []).map((copy) => ({ value: String(copy.node), label: nodes.data?.find((node) => node.id === copy.node)?.name ?? `node ${copy.node}` }))} value={keep} onChange={setKeep} />
-      <Checkbox label="Discard what only the other node has written" checked={agreed} onChange={(event) => setAgreed(event.currentTarget.checked)} />
+      <Checkbox label="Discard writes made only on the other node" checked={agreed} onChange={(event) => setAgreed(event.currentTarget.checked)} />
       {keep !== null && <Tried method="PUT" path={`/v1/volumes/${volume.id}/split-brain`} body={{ keep: Number(keep), discard_other: true }} failure="This side cannot be kept" />}
     </Ask>
   )

@@ -44,7 +44,7 @@ export const emptyDraft: Draft = {
 }
 
 export interface Known {
-  /** Empty if the node takes no part in its cluster. */
+  /** Empty if the node does not take part in its cluster. */
   nodes: ClusterNode[]
   volumes: Volume[]
   /** Of all nodes that reported their pools. */

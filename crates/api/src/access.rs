@@ -96,7 +96,7 @@ pub struct Login {
     pub password: String,
 }
 
-/// The user that logged in.
+/// The user who logged in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LoggedIn {
     /// User name.
@@ -153,7 +153,7 @@ pub struct UserCreate {
     pub password: String,
 }
 
-/// Changes to a user; the sessions of the user end.
+/// Changes to a user, who is logged out on all nodes.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserChange {

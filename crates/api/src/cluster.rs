@@ -219,7 +219,7 @@ pub struct Maintenance {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterInit {
-    /// Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
+    /// Addresses on which to listen for other nodes, which must be able to reach them. Default port: 3270.
     #[schema(min_items = 1, example = json!(["10.0.0.1:3270"]))]
     pub listen: Vec<String>,
 }
@@ -264,7 +264,7 @@ pub struct ClusterJoin {
     /// A join token from the cluster. It lets one node join, once.
     #[schema(write_only, format = Password)]
     pub token: String,
-    /// Addresses on which to listen for other nodes; they must be able to reach them. Default port: 3270.
+    /// Addresses on which to listen for other nodes, which must be able to reach them. Default port: 3270.
     #[schema(min_items = 1, example = json!(["10.0.0.2:3270"]))]
     pub listen: Vec<String>,
     /// Join as a witness: it may vote, and never has volumes. Meant for the third of three machines, which

@@ -41,12 +41,12 @@ pub struct Subject {
     /// ID of the volume: it stays the same when the volume is renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Number of the node, or of the node that has the subject; absent for what is the cluster's.
+    /// Number of the node, or of the node that has the subject; absent for subjects of the whole cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
 }
 
-/// Kinds of what findings concern.
+/// Kinds of subjects of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SubjectKind {

@@ -31,8 +31,8 @@ pub struct Node {
     pub uptime: u64,
     /// Changes in progress, oldest first.
     pub changes: Vec<Change>,
-    /// State of its cluster's record; absent if the node takes no part in its cluster, or if the state is
-    /// unknown.
+    /// State of its cluster's record; absent if the node does not take part in its cluster, or if the state
+    /// is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<ClusterRecord>,
     /// Where its cluster keeps its record; before other nodes can join it: where the node's settings place
@@ -87,8 +87,8 @@ pub enum HypervisorSign {
     Device,
 }
 
-/// A change in progress. One that waits for a disk continues when the disk responds, and blocks no changes of
-/// anything else.
+/// A change in progress. A change that waits for a disk continues when the disk responds, and does not block
+/// changes of other objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Change {
     /// What it does.

@@ -22,7 +22,7 @@ pub struct Pool {
     pub free: u64,
     /// Space that volumes take, in bytes: what is reserved for them, and what log volumes use beyond that.
     pub used: u64,
-    /// What its log volumes have of it. Absent if it has none.
+    /// Its space for log volumes. Absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logs: Option<PoolLogs>,
     /// Allocation unit, in bytes.
@@ -51,17 +51,17 @@ fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// What the log volumes of a pool have of it, in bytes.
+/// Space of a pool for its log volumes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolLogs {
     /// Space that the pool has lent to its logs.
     pub lent: u64,
-    /// Space of that which volumes use.
+    /// Part of the lent space that volumes use.
     pub used: u64,
     /// Space that is kept for the unused reserves of volumes.
     #[serde(default)]
     pub reserved: u64,
-    /// Space that all log volumes can still take, in what is lent and in what the pool has free.
+    /// Space that all log volumes can still take, from the lent space and from the free space of the pool.
     pub room: u64,
     /// How full the pool is, in percent: writes that need space fail at 100.
     pub percent: u8,
@@ -189,7 +189,7 @@ pub struct PoolAddDisk {
 pub struct PoolRemoveDisk {
     /// Absolute path of the file or block device on the node, as the pool shows it.
     pub path: String,
-    /// Keep the disk, which is leaving. What was moved stays where it is.
+    /// Keep the disk, which is leaving. Data that was moved stays where it is.
     #[serde(default)]
     pub cancel: bool,
 }
@@ -204,7 +204,7 @@ pub struct PoolImport {
     /// New name of the pool. Absent: it keeps its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Import it although another server has not exported it. Make sure that this server is off.
+    /// Import it even though another server has not exported it. Make sure that the other server is off.
     #[serde(default)]
     pub force: bool,
 }

@@ -12,7 +12,7 @@ pub struct Scrub {
     pub total_bytes: u64,
     /// Bytes processed, including those that are not in use.
     pub done_bytes: u64,
-    /// Bad blocks found: 4,096 bytes each, or a part of a log volume's map.
+    /// Bad blocks found: 4,096 bytes each, or a part of a log volume's block map.
     pub bad_blocks: u64,
     /// Those of them that were repaired from another copy, or from memory.
     pub repaired_blocks: u64,
@@ -24,7 +24,7 @@ pub struct Scrub {
     /// Why it was interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Seconds since it began, or was continued.
+    /// Seconds since it began, or was resumed.
     pub age_s: u64,
     /// Duration in seconds since then.
     pub took_s: u64,

@@ -64,6 +64,6 @@ pub struct VolumeFork {
 pub struct ForkResolution {
     /// Number of the node whose data is kept.
     pub keep: u16,
-    /// Confirms that what the other node alone has written is discarded.
+    /// Confirms that writes made only on the other node are discarded.
     pub discard_other: bool,
 }

@@ -50,7 +50,7 @@ pub struct TargetCreate {
     pub chap: Option<Chap>,
 }
 
-/// Changes to a target; what is absent stays the same. Name and LUN maps cannot be changed here.
+/// Changes to a target; absent fields stay the same. Name and LUN maps cannot be changed here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetChange {

@@ -13,7 +13,7 @@ pub struct Volume {
     /// Name: unique in the cluster.
     pub name: String,
     /// Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
-    /// `used` is not known either, and 0.
+    /// `used` is unknown, too, and 0.
     pub pool: String,
     /// How its blocks are stored.
     pub kind: VolumeKind,
@@ -43,9 +43,9 @@ pub struct Volume {
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<bool>,
-    /// Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
-    /// 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
-    /// blocks.
+    /// Size of its blocks in percent of the space that they take on the queried node: 250 if compression
+    /// makes 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume
+    /// with blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression_ratio_percent: Option<u64>,
     /// Creation time, in seconds since 1970.
@@ -178,7 +178,7 @@ pub struct VolumeCopy {
     pub state: CopyState,
     /// It is on the queried node.
     pub here: bool,
-    /// It is being removed, as soon as other copies allow it; absent: it stays.
+    /// It is removed as soon as the other copies allow it; absent: it stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaves: bool,
     /// Progress of its resync; absent if it is in sync.
@@ -278,7 +278,7 @@ pub struct Verification {
     pub total_bytes: u64,
     /// Bytes checked.
     pub checked_bytes: u64,
-    /// Bytes of these that could not be compared.
+    /// Bytes that could not be compared.
     pub unchecked_bytes: u64,
     /// Why the last of these could not be compared; absent if all could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -364,7 +364,7 @@ pub struct VolumeMap {
     pub host: String,
 }
 
-/// A volume to create, with the map that makes it usable. All or nothing is done.
+/// A volume to create, with the LUN map that makes it usable. Either everything is done, or nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
@@ -452,7 +452,7 @@ impl VolumeCreate {
     }
 }
 
-/// Changes to a volume; what is absent stays the same.
+/// Changes to a volume; absent fields stay the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeChange {

@@ -23,6 +23,16 @@ impl Instant {
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1);
         Instant((self.0 - self.0 % period).saturating_add(period))
     }
+
+    /// As [`Instant::beat_after`], with beats that are `offset` later. It is less than the period.
+    ///
+    /// Work that is to wake a core together with other work, and not in the same turn as work of its kind,
+    /// has an offset that is a multiple of the other's period.
+    pub fn offset_beat_after(self, period: Duration, offset: Duration) -> Instant {
+        let ahead = period.saturating_sub(offset);
+        let beat = (self + ahead).beat_after(period);
+        Instant(beat.0.saturating_sub(u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX)))
+    }
 }
 
 impl Add<Duration> for Instant {
@@ -61,5 +71,16 @@ mod tests {
         assert_eq!(beat(ms(51), 100), ms(100), "each second one is one of 100 ms");
         assert_eq!(Instant(7).beat_after(Duration::ZERO), Instant(8));
         assert_eq!(Instant(u64::MAX - 1).beat_after(Duration::from_secs(1)), Instant(u64::MAX));
+    }
+
+    #[test]
+    fn beats_with_an_offset_are_as_far_apart() {
+        let ms = |ms: u64| Instant(ms * 1_000_000);
+        let beat = |now: u64, offset| {
+            ms(now).offset_beat_after(Duration::from_millis(1000), Duration::from_millis(offset))
+        };
+        assert_eq!([0, 299, 300, 1299, 1300].map(|now| beat(now, 300)), [300, 300, 1300, 1300, 2300].map(ms));
+        assert_eq!([0, 999, 1000].map(|now| beat(now, 0)), [1000, 1000, 2000].map(ms));
+        assert_eq!([0, 899, 900].map(|now| beat(now, 900)), [900, 900, 1900].map(ms));
     }
 }

@@ -53,7 +53,7 @@ pub enum Error {
     Start(#[from] rt::uring::StartError),
     #[error("cannot read {0}")]
     Read(PathBuf, #[source] io::Error),
-    #[error("{0} is not a record of `ursa bench`")]
+    #[error("{0} is not a result of `ursa bench`")]
     Parse(PathBuf, #[source] serde_json::Error),
     #[error(
         "{path} has format {format}, this ursa reads format {}; use the version that wrote it",
@@ -61,7 +61,7 @@ pub enum Error {
     )]
     Format { path: PathBuf, format: u32 },
     #[error(
-        "{0} is a record of a mail server, which cannot be measured in rounds; omit --rounds to compare the records as they are"
+        "{0} is the result of a mail server, which cannot be measured in rounds; omit --rounds to compare the results as they are"
     )]
     NotRepeatable(PathBuf),
     #[error("cannot write {0}")]

@@ -12,7 +12,7 @@ use super::table::{Table, size};
 pub enum Command {
     /// List the block devices of a node and what uses them; `unused` ones can go into a pool as they are
     List {
-        /// Number of another node [default: the node contacted]
+        /// Number of another node [default: the queried node]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
     },

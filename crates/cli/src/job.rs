@@ -13,8 +13,8 @@ use super::table::{Table, age, fields, size};
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verify runs,
-    /// scrubs and changes of the node contacted
+    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verify runs, scrubs
+    /// and changes of the queried node
     List {
         /// Verify runs, scrubs and changes of another node, by number, or of all
         #[arg(long, value_name = "NUMBER|all")]

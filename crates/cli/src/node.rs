@@ -367,8 +367,7 @@ const FORCED: &str = "\
 Restart ursa on this node to make it a cluster of its own. Then let the other machines join as new nodes.";
 
 const FORCED_WITHOUT_KEY: &str = "\
-Restart ursa on this node to make it a cluster of its own. It did not create the old cluster, so it cannot let others join: before the restart, copy authority-key.pem and \
-authority.pem from cluster/CLUSTER-NODE in the data directory of the node that did, or a backup of them, to cluster/CLUSTER-NODE here. Then let the other machines join as new nodes.";
+Restart ursa on this node to make it a cluster of its own. It did not create the old cluster, so it cannot let others join. Before the restart, copy authority-key.pem and authority.pem to cluster/CLUSTER-NODE here, from cluster/CLUSTER-NODE in the data directory of the node that created the cluster, or from a backup. Then let the other machines join as new nodes.";
 
 fn made(nodes: &[ClusterNode], record: Option<&ClusterRecord>) -> String {
     let here = nodes.iter().find(|node| node.here);

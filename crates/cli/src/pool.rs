@@ -20,7 +20,7 @@ use super::volume::bad_blocks;
 /// On which node.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OfNode {
-    /// Node that has the pool and its disks, by number [default: the node contacted]
+    /// Node that has the pool and its disks, by number [default: the queried node]
     #[arg(long, value_name = "NUMBER")]
     node: Option<u16>,
 }
@@ -158,7 +158,7 @@ pub enum Command {
         name: String,
         /// Disk: its path, as `ursa pool show` prints it
         path: PathBuf,
-        /// Keep the disk, which is leaving; what was moved stays where it is
+        /// Keep the disk, which is leaving; data that was moved stays where it is
         #[arg(long)]
         cancel: bool,
         #[command(flatten)]

@@ -21,7 +21,7 @@ pub enum Command {
     End {
         /// Session number (TSIH)
         tsih: u16,
-        /// Node of the session, by number [default: the node contacted]
+        /// Node of the session, by number [default: the queried node]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
         #[command(flatten)]

@@ -24,7 +24,7 @@ pub enum Command {
         #[command(flatten)]
         from: PasswordFrom,
     },
-    /// Change a user's role or password; the user's sessions end
+    /// Change a user's role or password; the user is logged out on all nodes
     Set {
         /// User name
         name: String,
@@ -44,7 +44,7 @@ pub enum Command {
     List,
     /// Show the authenticated user and role
     Whoami,
-    /// Delete a user; the user's sessions end, tokens created by the user stay
+    /// Delete a user; the user is logged out on all nodes, but tokens that the user created remain valid
     Delete {
         /// User name
         name: String,
@@ -97,7 +97,7 @@ impl Command {
                 let user = client.change_user(&name, &change)?;
                 output.show(&user, |user| {
                     format!(
-                        "User {} changed (role {}). The user's sessions have ended.\n",
+                        "User {} changed (role {}). The user is logged out on all nodes.\n",
                         user.name, user.role
                     )
                 })

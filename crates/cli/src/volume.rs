@@ -65,7 +65,7 @@ pub enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Rename a volume; hosts do not notice
+    /// Rename a volume; hosts are not affected
     Rename {
         /// Volume name or ID
         name: String,
@@ -78,7 +78,7 @@ pub enum Command {
     Latency {
         /// Volume name or ID
         name: String,
-        /// Node whose figures to show, by number [default: the node contacted, or one that has the volume]
+        /// Node whose figures to show, by number [default: the queried node, or one that has the volume]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
     },
@@ -86,7 +86,7 @@ pub enum Command {
     Verify {
         /// Volume name or ID
         name: String,
-        /// Node that runs the verify, by number [default: the node contacted, or one that has a copy]
+        /// Node that runs the verify, by number [default: the queried node, or one that has a copy]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
     },
@@ -94,7 +94,7 @@ pub enum Command {
     Scrub {
         /// Volume name or ID
         name: String,
-        /// Node whose disks are read, by number [default: the node contacted, or one that has a copy]
+        /// Node whose disks are read, by number [default: the queried node, or one that has a copy]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
     },
@@ -208,7 +208,7 @@ pub enum WhenFull {
 /// Whether blocks are compressed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Compression {
-    /// With LZ4, where that halves a block at least
+    /// With LZ4, if that at least halves a block
     Lz4,
     /// Not at all
     Off,
@@ -368,7 +368,7 @@ fn created(volume: &Volume, portals: &[String]) -> String {
 
 fn resized(volume: &Volume) -> String {
     format!(
-        "Volume {} resized to {}. Hosts see it after `sudo iscsiadm -m session --rescan`; then grow the file system.\n",
+        "Volume {} resized to {}. Hosts see the new size after `sudo iscsiadm -m session --rescan`; then grow the file system.\n",
         volume.name,
         size(volume.size)
     )

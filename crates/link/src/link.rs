@@ -72,6 +72,14 @@ fn begun_beats(time: Duration, beat: Duration) -> u32 {
     u32::try_from(time.as_nanos().div_ceil(beat.as_nanos().max(1))).unwrap_or(u32::MAX)
 }
 
+/// Whether a peer that has been silent for this long may just be sending its next sign of life.
+///
+/// Nodes whose beats are at the same moments, as those of one machine are, look at a link while the other
+/// one's sign is on its way: sometimes it has come, and sometimes it comes right after the look.
+fn is_in_time(silent: Duration, apart: u32, beat: Duration) -> bool {
+    silent < beat * apart + beat / 2
+}
+
 /// Why a link ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum End {
@@ -364,10 +372,11 @@ impl Link {
                 return;
             }
             self.show_life(beat * apart);
-            is_heard = self.received.replace(false);
+            let (received, silent) = (self.received.replace(false), look_at.since(self.heard.get()));
+            is_heard = received || is_heard && is_in_time(silent, apart, beat);
             // As many as if there had been a look with each beat.
-            silent_beats = match is_heard {
-                true => whole_beats(look_at.since(self.heard.get()), beat),
+            silent_beats = match received {
+                true => whole_beats(silent, beat),
                 false => silent_beats.saturating_add(begun_beats(look_at.since(now), beat)),
             };
             if silent_beats > BEATS {
@@ -569,5 +578,12 @@ mod tests {
         // See `Limits::silence`.
         assert_eq!((signs(Role::Control, true), signs(Role::Control, false)), (13, 6));
         assert_eq!(signs(Role::Replication, false), 3);
+    }
+
+    #[test]
+    fn a_sign_of_life_is_missed_half_a_beat_after_it_was_due() {
+        let ms = Duration::from_millis;
+        assert!(is_in_time(ms(200), 4, ms(50)) && is_in_time(ms(224), 4, ms(50)));
+        assert!(!is_in_time(ms(225), 4, ms(50)) && !is_in_time(ms(75), 1, ms(50)));
     }
 }

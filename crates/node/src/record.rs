@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use base::{Buf, SharedBuf, crc32c};
+use base::{Buf, ByteLen, SharedBuf, crc32c};
 use rt::{Disk, DiskError, Durability, OpenError, OpenOptions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -47,9 +47,10 @@ pub enum RecordError {
     )]
     Version(PathBuf, u32),
     #[error(
-        "the node's record is full: {0} bytes do not fit into {SLOT_BYTES}; delete unused targets or hosts"
+        "the node's record is full: it needs {}, and its limit is {}; delete unused targets or host groups",
+        .0, ByteLen(SLOT_BYTES)
     )]
-    Full(usize),
+    Full(ByteLen),
     #[error(
         "the node's record accepts no changes because an earlier one could not be written: check the disk and the free space of the data directory; the node retries every few seconds"
     )]
@@ -195,7 +196,7 @@ impl Record {
         }
         let payload = serde_json::to_vec(&entries).expect("a map of JSON values is JSON");
         if payload.len() as u64 > SLOT_BYTES - HEADER_BYTES as u64 {
-            return Err(RecordError::Full(payload.len()));
+            return Err(RecordError::Full(ByteLen(payload.len() as u64)));
         }
         let header = Header {
             version: VERSION,

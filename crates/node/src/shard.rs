@@ -147,7 +147,7 @@ impl Shard {
         self.control.replace(Some(control));
     }
 
-    /// This core's part of the replicated volumes; `None` if the node takes no part in its cluster.
+    /// This core's part of the replicated volumes; `None` if the node does not take part in its cluster.
     pub fn copies(&self) -> Option<Rc<Copies>> {
         self.copies.borrow().clone()
     }

@@ -300,6 +300,16 @@ impl VolumeEntry {
         self.branches().next().is_some()
     }
 
+    /// In how many logs it has blocks, or is about to: slice s lies in log s, and a small volume leaves the
+    /// last slices empty.
+    pub(crate) fn logs_used(&self) -> u16 {
+        if !self.needs_logs() {
+            return 0;
+        }
+        let has_bytes = |slice: &u16| self.stripe.slice_len(*slice, self.capacity).0 > 0;
+        (0..self.stripe.slices()).rev().find(has_bytes).map_or(0, |last| last + 1)
+    }
+
     /// Whether its slices have dirty maps: other nodes have copies, or may have had some.
     pub(crate) fn has_map(&self) -> bool {
         self.copy.is_some_and(|copy| !matches!(copy.state, CopyState::Sole | CopyState::New))
@@ -373,6 +383,13 @@ impl Catalog {
         if self.logs.logs.is_empty() {
             self.logs.roots = Default::default();
         }
+    }
+
+    /// How many logs, from the first on, have blocks of a volume that is not about to be resynced in full.
+    pub(crate) fn logs_relied_on(&self) -> u16 {
+        let is_relied_on =
+            |volume: &&Rc<VolumeEntry>| volume.copy.is_none_or(|copy| !copy.state.is_untrusted());
+        self.volumes.values().filter(is_relied_on).map(|volume| volume.logs_used()).max().unwrap_or(0)
     }
 
     /// Marks the content of all copies as set back.

@@ -63,8 +63,8 @@ pub enum CopyState {
         epoch: u64,
     },
     /// Data and map are as this copy wrote them some time ago: the pool was set back to an older image
-    /// ([`crate::PoolMark`]). The copy may be used as long as nobody has anything newer; otherwise it counts
-    /// as blank.
+    /// ([`crate::PoolMark`]), or a log of it lacks records ([`crate::Pool::volumes_lacking_records`]). The
+    /// copy may be used as long as nobody has anything newer; otherwise it counts as blank.
     SetBack {
         /// As in [`CopyState::Trusted`].
         epoch: u64,

@@ -147,7 +147,9 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Only one disk leaves a pool at a time.
-    #[error("{path} cannot be removed now, because {other} is leaving the pool: wait for it, or cancel that")]
+    #[error(
+        "{path} cannot be removed now, because {other} is leaving the pool: wait until that is complete, or cancel it"
+    )]
     OtherDiskLeaving {
         /// The disk.
         path: PathBuf,
@@ -156,7 +158,7 @@ pub enum StoreError {
     },
     /// A disk that is leaving holds a change up.
     #[error(
-        "volume {volume} cannot be converted now, because {path} is leaving the pool: wait for it, or cancel that"
+        "volume {volume} cannot be converted now, because {path} is leaving the pool: wait until that is complete, or cancel it"
     )]
     DiskIsLeaving {
         /// The volume.
@@ -236,7 +238,7 @@ pub enum StoreError {
         found: u64,
     },
     /// Not all disks of the pool were specified.
-    #[error("pool {pool} has {count} disks and these are missing: {}; name all of them", list(.missing))]
+    #[error("pool {pool} has {count} disks, and these are missing: {}; name all of them", list(.missing))]
     DisksMissing {
         /// The pool.
         pool: PoolId,
@@ -305,7 +307,7 @@ pub enum StoreError {
     },
     /// Another server may be using the pool.
     #[error(
-        "pool {pool} was last used by {host} and was not exported there: export it there, or force the import if that server is certainly off; two servers using one pool destroy it"
+        "pool {pool} was last used by {host} and was not exported there: export it there, or force the import if that server is definitely off; two servers using one pool destroy it"
     )]
     UsedElsewhere {
         /// The pool.
@@ -387,7 +389,8 @@ pub enum StoreError {
     LuStateTooLarge(usize),
     /// All logical unit states and tables together do not fit into the metadata area.
     #[error(
-        "the pool's metadata area is full: {wanted} of {available} bytes; remove reservations or volumes"
+        "the pool's metadata area is full: {} needed, {} available; remove reservations or volumes",
+        ByteLen(*wanted), ByteLen(*available)
     )]
     MetadataFull {
         /// Bytes needed.

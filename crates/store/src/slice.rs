@@ -621,15 +621,28 @@ impl Slice {
     /// # Errors
     /// [`SliceError::Offline`].
     pub async fn check_root(&self) -> Result<Vec<(BadBlock, bool)>, SliceError> {
-        let found = match &*self.layout() {
-            Layout::Log(slice) => slice.check_root().await?,
+        Ok(match &*self.layout() {
+            Layout::Log(slice) => unreadable(slice.check_root().await?),
             Layout::Thick(_) | Layout::Ram(_) => Vec::new(),
-        };
-        let bad = found.into_iter().filter_map(|(error, is_mended)| match error {
-            SliceError::Unreadable(bad) => Some((bad, is_mended)),
-            _ => None,
-        });
-        Ok(bad.collect())
+        })
+    }
+
+    /// Checks on the disk what says where the blocks of snapshots lie, for a log-structured slice: the parts
+    /// of its map that begin in a range, and that only snapshots need.
+    ///
+    /// Returns what is damaged, and whether it was in memory and has been written again.
+    ///
+    /// # Errors
+    /// [`SliceError::Offline`].
+    pub async fn check_snapshots(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Vec<(BadBlock, bool)>, SliceError> {
+        Ok(match &*self.layout() {
+            Layout::Log(slice) => unreadable(slice.check_snapshots(bytes(offset, len)).await?),
+            Layout::Thick(_) | Layout::Ram(_) => Vec::new(),
+        })
     }
 
     /// Grows the slice after [`Pool::grow_volume`](crate::Pool::grow_volume), or takes the new place of a
@@ -669,6 +682,15 @@ impl Slice {
             self.len()
         );
     }
+}
+
+/// The bad blocks among what a check has found.
+fn unreadable(found: Vec<(SliceError, bool)>) -> Vec<(BadBlock, bool)> {
+    let bad = found.into_iter().filter_map(|(error, is_mended)| match error {
+        SliceError::Unreadable(bad) => Some((bad, is_mended)),
+        _ => None,
+    });
+    bad.collect()
 }
 
 /// The range of `len` bytes at `offset`.

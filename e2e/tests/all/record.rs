@@ -143,7 +143,7 @@ fn single_copies_outlive(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), sai
     node.restart();
     assert!(is_served(&export));
     let status = problems(&node);
-    assert!(status.contains("cluster failed") && status.contains(said), "{status}");
+    assert!(status.contains("does not take part in its cluster") && status.contains(said), "{status}");
     // Its own number still means this node.
     node.ursa(&["pool", "show", "default", "--node", "1"]).expect_ok();
     assert!(node.metrics().contains("\nursa_cluster_record_up 0"), "its metrics say so");
@@ -157,7 +157,7 @@ fn single_copies_outlive(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), sai
     assert!(!refused.ok(), "what is the cluster's is not deleted without it: {refused}");
 
     undo(&directory);
-    wait(LIMIT, "it takes part again", || !problems(&node).contains("cluster failed"));
+    wait(LIMIT, "it takes part again", || !problems(&node).contains("does not take part in its cluster"));
     assert_eq!(listed(&node, 1)["up"], true);
     let shown = || node.ursa_json(&["volume", "show", "shared"]);
     wait(LIMIT, "it is served as before", || shown()["serving"] == true);

@@ -79,6 +79,25 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
 /// Where comments wrap: so many columns fit in one of two panes of a screen.
 const COMMENT_COLUMNS: usize = 110;
 
+/// Fields with these names hold codes and facts. The server words them.
+const CODES: &[&str] =
+    &["reason", "why", "cause", "problem", "trouble", "message", "detail", "hint", "error"];
+/// Crates that keep no sentences and send none.
+const WORDLESS: &[&str] = &["replica", "link", "cluster", "store", "node"];
+/// Files in them with fields that hold a text, how many, and why. Nothing reads such a text but people.
+const TEXTS: &[(&str, usize, &str)] = &[
+    ("cluster/src/etcd/gateway.rs", 1, "what an HTTP library reports about etcd"),
+    ("cluster/src/store.rs", 1, "what an HTTP library reports about etcd"),
+    ("link/src/join/node.rs", 3, "errors of TLS and of the system"),
+    ("link/src/links.rs", 1, "errors of TLS and of the system"),
+    ("link/src/mesh.rs", 1, "errors of TLS and of the system"),
+    ("node/src/control/links.rs", 1, "errors of TLS and of the system"),
+    ("node/src/member/floating/devices.rs", 1, "an error of the system"),
+    ("node/src/control/faults.rs", 4, "errors of etcd, of the system and of a pool, for other nodes"),
+    ("node/src/control/cluster/failing.rs", 1, "an error that its caller is told, too"),
+    ("node/src/control/ended.rs", 1, "an error that its caller is told, too"),
+];
+
 /// Code that bypasses `rt` to reach the system, and so could not be simulated.
 const SYSTEM: &[&str] = &[
     "Instant::now",
@@ -200,6 +219,27 @@ fn the_product_has_no_planted_bugs() {
     for (path, source) in sources() {
         let chooses = crate_of(&path) == "ursa" && source.contains("canary");
         assert!(!chooses, "{}: the product chooses no planted bug", path.display());
+    }
+}
+
+#[test]
+fn no_sentence_is_kept_as_data() {
+    for (path, source) in sources().iter().filter(|(path, _)| !is_test(path)) {
+        if !WORDLESS.contains(&crate_of(path)) {
+            continue;
+        }
+        let declares = |line: &&str| CODES.iter().any(|name| declares_text(line, name));
+        let found: Vec<&str> = production_lines(source).filter(declares).collect();
+        let known = TEXTS.iter().find(|(file, ..)| path.ends_with(file)).map_or(0, |(_, count, _)| *count);
+        assert_eq!(found.len(), known, "{}: make these an enum with fields: {found:#?}", path.display());
+    }
+    for line in ["pub reason: String,", "Silent { node: u16, why: Option<String> },"] {
+        assert!(CODES.iter().any(|name| declares_text(line, name)), "{line}");
+    }
+    for line in
+        ["reason: Reason,", "let why: String = it;", "fn note(why: String) {", "error: String::new(),"]
+    {
+        assert!(!CODES.iter().any(|name| declares_text(line, name)), "{line}");
     }
 }
 
@@ -342,6 +382,18 @@ fn room_of(path: &Path) -> Option<(&'static str, &'static [&'static str])> {
 fn production_lines(source: &str) -> impl Iterator<Item = &str> {
     let in_tests = lines_of_test_modules(source);
     code_lines(source).filter(move |(number, _)| !in_tests.contains(number)).map(|(_, line)| line)
+}
+
+/// Whether a line declares a field of this name with a text as its type.
+fn declares_text(line: &str, name: &str) -> bool {
+    let is_other = line.contains("fn ") || line.contains('|') || line.starts_with("let ");
+    let is_text = |(at, _): (usize, &str)| {
+        let kind = line[at + name.len()..].strip_prefix(": ").and_then(|rest| rest.split([',', ' ']).next());
+        !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_')
+            && kind
+                .is_some_and(|kind| ["String", "Option<String>", "RefCell<Option<String>>"].contains(&kind))
+    };
+    !is_other && line.match_indices(name).any(is_text)
 }
 
 /// The folder below `crates`, or the top folder.

@@ -36,7 +36,7 @@ pub enum Trust {
 pub enum TrustError {
     /// The text is not a fingerprint.
     #[error(
-        "{0:?} is not a fingerprint: it is the SHA-256 of the certificate, 64 hexadecimal digits such as 3A:0F:..."
+        "{0:?} is not a fingerprint: use the SHA-256 of the certificate, 64 hexadecimal digits such as 3A:0F:..."
     )]
     Fingerprint(String),
     /// The file has no certificates of authorities.

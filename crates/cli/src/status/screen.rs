@@ -94,7 +94,7 @@ fn shortened(mut lines: Vec<String>, none: &str) -> String {
 
 fn cluster(nodes: &[ClusterNode]) -> String {
     match nodes {
-        [] => return "this node takes no part in it".into(),
+        [] => return "this node does not take part in it".into(),
         [only] => return format!("this node only; {}", others_join(only)),
         _ => {}
     }
@@ -130,6 +130,7 @@ fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
         return match (several, outside) {
             (false, 0) => "none needed: no volume has copies on several nodes".into(),
             (true, 0) => "none needed: all copies are in sync".into(),
+            (_, 1) => "1 copy is out of sync, progress unknown".into(),
             (_, outside) => format!("{outside} copies are out of sync, progress unknown"),
         };
     }

@@ -206,7 +206,7 @@ fn a_node_that_is_down_degrades() {
     }
     (observed.nodes[1].up, observed.nodes[1].in_sync) = (false, 0);
     let cause = "Node 2 (server2) is down: heartbeat timeout.";
-    let action = Some("Check that the server runs, and start Ursa there (server2)");
+    let action = Some("Check that the server is running, and start Ursa there (server2)");
     let down = finding(Severity::Warning, cause, action, "systemctl start ursa");
     observed.findings = vec![Finding { since: Some(Since::exactly(815)), ..down }];
     shows(
@@ -219,7 +219,7 @@ Cluster    2 of 3 nodes up, 2 of 4 copies in sync
 State      DEGRADED: Node 2 (server2) is down: heartbeat timeout. (for 3m05s)
 Resync     2 copies are out of sync, progress unknown
 Tolerance  if node 1 is lost: db, mail: unavailable until the node returns (only copy in sync)
-Action     Check that the server runs, and start Ursa there (server2): systemctl start ursa
+Action     Check that the server is running, and start Ursa there (server2): systemctl start ursa
 Advice     none
 Pools      node 1 (server1): default: 80G free of 100G
 Objects    2 volumes, 0 targets, 1 session

@@ -73,7 +73,7 @@ pub(super) struct Frame {
     /// Nodes that were asked but did not respond.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) missing: Vec<Missing>,
-    /// The cluster's nodes that are up, and all; absent if the node takes no part in its cluster.
+    /// The cluster's nodes that are up, and all; absent if the node does not take part in its cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) nodes: Option<(usize, usize)>,
     /// The time between the readings.

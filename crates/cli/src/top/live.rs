@@ -43,7 +43,7 @@ pub(super) struct Live {
     pub(super) node: Option<u16>,
     pub(super) samples: List<LiveSample>,
     pub(super) volumes: Arc<Vec<Volume>>,
-    /// Empty if the node takes no part in its cluster.
+    /// Empty if the node does not take part in its cluster.
     pub(super) nodes: Vec<ClusterNode>,
     /// The number of the cluster's findings that need attention.
     pub(super) findings: u64,

@@ -36,7 +36,7 @@ pub struct Top {
     /// Print one reading as text and exit (-o json: all views)
     #[arg(long)]
     once: bool,
-    /// Node to show, by number, or `all` for all nodes together [default: the node contacted]
+    /// Node to show, by number, or `all` for all nodes together [default: the queried node]
     #[arg(long, value_name = "NUMBER|all")]
     node: Option<String>,
 }

@@ -2,6 +2,7 @@
 
 use api::{Client, ForkResolution, PolicyChoice, RecordPlace, SplitBrainPolicy, Volume, VolumeFork};
 use clap::{Args, ValueEnum};
+use terms::clock::utc;
 
 use super::super::confirm::Confirm;
 use super::super::error::CliError;
@@ -116,7 +117,7 @@ pub(super) fn chosen(volume: &Volume, place: RecordPlace) -> String {
                 SplitBrainPolicy::Prefer => format!("prefer: {}", decided_by(place)),
                 SplitBrainPolicy::Heartbeat => "heartbeat: a node that is cut off continues alone".to_owned(),
             };
-            format!("{what} (set by {}, Unix time {})", chosen.by, chosen.at)
+            format!("{what} (set by {}, {})", chosen.by, utc(chosen.at))
         }
     }
 }
@@ -158,7 +159,7 @@ mod tests {
         for (place, who) in [(RecordPlace::Nodes, nodes), (RecordPlace::Etcd, etcd)] {
             assert_eq!(chosen(&volume(None), place), who);
             let said = chosen(&volume(Some(SplitBrainPolicy::Prefer)), place);
-            assert_eq!(said, format!("prefer: {who} (set by eva, Unix time 9)"));
+            assert_eq!(said, format!("prefer: {who} (set by eva, 1970-01-01 00:00:09Z)"));
         }
         let alone = chosen(&volume(Some(SplitBrainPolicy::Heartbeat)), RecordPlace::Nodes);
         assert!(alone.starts_with("heartbeat: a node that is cut off continues alone (set"), "{alone}");

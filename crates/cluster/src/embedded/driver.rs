@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use thiserror::Error;
 use super::callers::Callers;
 use super::engine::{Engine, Refused, Settings};
 use super::file::{File, FileError};
+use super::message::may_wait;
 use super::saved::Batch;
 use super::ticks::Ticks;
 use crate::error::Error;
@@ -60,13 +61,35 @@ struct Door {
     stopping: AtomicBool,
     /// Why the record accepts no changes now ([`Stall::code`]); 0: it does.
     stalled: AtomicU8,
-    /// The bytes of messages in the queue.
+    /// The bytes of messages in the queue, and of those that are left.
     bytes: AtomicUsize,
+    /// Answers to heartbeats need not wake the engine ([`Engine::needs_no_answers`]).
+    needs_no_answers: AtomicBool,
+    /// Those that have come, until it wakes.
+    left: Mutex<Vec<(NodeId, Vec<u8>)>>,
 }
 
 impl Door {
     fn stall(&self, stall: Option<Stall>) {
         self.stalled.store(stall.map_or(0, Stall::code), Ordering::Relaxed);
+    }
+
+    /// Leaves a message for when the engine wakes, if it may wait until then.
+    fn leave(&self, from: NodeId, bytes: Vec<u8>) -> Result<(), (NodeId, Vec<u8>)> {
+        // If the engine needs them from now on, it finds this one with its next tick.
+        if !self.needs_no_answers.load(Ordering::Relaxed) || !may_wait(&bytes) {
+            return Err((from, bytes));
+        }
+        let mut left = self.left();
+        if left.len() >= INBOX_MAX {
+            return Err((from, bytes));
+        }
+        left.push((from, bytes));
+        Ok(())
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<(NodeId, Vec<u8>)>> {
+        self.left.lock().expect("no code panics while it holds this")
     }
 }
 
@@ -137,7 +160,9 @@ impl Embedded {
             return;
         }
         self.door.bytes.fetch_add(len, Ordering::Relaxed);
-        if self.inbox.try_send(Input::Message(from, bytes)).is_err() {
+        if let Err((from, bytes)) = self.door.leave(from, bytes)
+            && self.inbox.try_send(Input::Message(from, bytes)).is_err()
+        {
             self.door.bytes.fetch_sub(len, Ordering::Relaxed);
         }
     }
@@ -240,6 +265,7 @@ impl Driver {
         self.callers.stall(stall);
         self.led = (None, 0);
         self.door.stall(Some(stall));
+        self.door.needs_no_answers.store(false, Ordering::Relaxed);
         let mut next = Instant::now() + REOPEN_EVERY;
         loop {
             match inputs.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -282,7 +308,15 @@ impl Driver {
         self.settle()?;
         loop {
             let due = ticks.plan(self.engine.ticks_together());
-            match inputs.recv_timeout(due.since(self.now())) {
+            let needs_none = self.engine.needs_no_answers();
+            self.door.needs_no_answers.store(needs_none, Ordering::Relaxed);
+            if !needs_none && self.take_left() {
+                self.settle()?;
+                continue;
+            }
+            let input = inputs.recv_timeout(due.since(self.now()));
+            self.take_left();
+            match input {
                 Ok(input) => {
                     self.tick(ticks.take_idle(self.now()));
                     self.take(input);
@@ -300,6 +334,14 @@ impl Driver {
             self.tick(ticks.take(self.now()));
             self.settle()?;
         }
+    }
+
+    /// Takes the messages that were left; returns whether there were any.
+    fn take_left(&mut self) -> bool {
+        let left = std::mem::take(&mut *self.door.left());
+        let any = !left.is_empty();
+        left.into_iter().for_each(|(from, bytes)| self.take(Input::Message(from, bytes)));
+        any
     }
 
     fn tick(&mut self, ticks: u32) {

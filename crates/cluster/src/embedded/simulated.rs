@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use rt::sync::oneshot;
 
 use super::callers::Callers;
 use super::engine::{Engine, Notification, Settings};
-use super::message::is_promise_kept;
+use super::message::{is_promise_kept, may_wait};
 use super::saved::{Batch, Identity, Saved};
 use super::ticks::Ticks;
 use crate::limits::REOPEN_EVERY;
@@ -200,7 +201,9 @@ impl Simulated {
 
     /// Delivers a message from the node `from`.
     pub fn deliver(&self, from: NodeId, bytes: Vec<u8>) {
-        self.door.push(Input::Message(from, bytes));
+        let waits = self.door.needs_no_answers.load(Ordering::Relaxed) && may_wait(&bytes);
+        let message = Input::Message(from, bytes);
+        if waits { self.door.leave(message) } else { self.door.push(message) }
     }
 
     /// Messages to `node` may have been lost, because its link broke.
@@ -232,12 +235,16 @@ enum Input {
 
 /// The inputs queued for the engine.
 #[derive(Default)]
-struct Door(Mutex<(VecDeque<Input>, Option<Waker>)>);
+struct Door {
+    inputs: Mutex<(VecDeque<Input>, Option<Waker>)>,
+    /// As in production, answers to heartbeats need not wake the engine.
+    needs_no_answers: AtomicBool,
+}
 
 impl Door {
     fn push(&self, input: Input) {
         let waker = {
-            let mut inside = self.0.lock().expect("no code panics while it holds the door");
+            let mut inside = self.lock();
             inside.0.push_back(input);
             inside.1.take()
         };
@@ -246,10 +253,19 @@ impl Door {
         }
     }
 
+    /// Leaves an input for when the engine wakes.
+    fn leave(&self, input: Input) {
+        self.lock().0.push_back(input);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (VecDeque<Input>, Option<Waker>)> {
+        self.inputs.lock().expect("no code panics while it holds the door")
+    }
+
     /// All queued inputs, as soon as there are any.
     async fn take(&self) -> VecDeque<Input> {
         poll_fn(|context| {
-            let mut inside = self.0.lock().expect("no code panics while it holds the door");
+            let mut inside = self.lock();
             if inside.0.is_empty() {
                 inside.1 = Some(context.waker().clone());
                 return Poll::Pending;
@@ -287,6 +303,7 @@ impl Driver {
     async fn recover(&mut self, stall: Stall) -> bool {
         self.files.lock().file(self.node).stalled = Some(stall);
         self.callers.stall(stall);
+        self.door.needs_no_answers.store(false, Ordering::Relaxed);
         let mut next = rt::now() + REOPEN_EVERY;
         loop {
             let inputs = rt::timeout(next.since(rt::now()), self.door.take()).await.unwrap_or_default();
@@ -322,6 +339,7 @@ impl Driver {
         self.settle().await?;
         loop {
             let due = ticks.plan(self.engine.ticks_together());
+            self.door.needs_no_answers.store(self.engine.needs_no_answers(), Ordering::Relaxed);
             let inputs = rt::timeout_at(due, self.door.take()).await.unwrap_or_default();
             if !inputs.is_empty() {
                 self.tick(ticks.take_idle(rt::now()));

@@ -453,7 +453,7 @@ impl Control {
     /// Repairs the record whenever necessary, until the node stops: it may be long before the next change.
     pub(super) async fn keep_record_writable(self: Rc<Control>) {
         loop {
-            rt::sleep(REPAIR_EVERY).await;
+            rt::sleep_until(rt::now().beat_after(REPAIR_EVERY)).await;
             if !self.record.borrow().is_latched() {
                 continue;
             }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{Control, ControlError, Fault, FaultKind, Result};
 use crate::copies::{NodeEntry, node_key};
 use crate::member::floating::{
-    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, Here, HolderEntry, LAST_GROUP, address_key,
-    free_group, has_holder_up, holder_key,
+    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, DeviceTrouble, Here, HolderEntry, LAST_GROUP,
+    address_key, free_group, has_holder_up, holder_key,
 };
 use crate::member::{Reconciler, json};
 
@@ -57,7 +57,7 @@ pub struct AddressHere {
     /// It is on a device there, and hosts can reach it.
     pub is_reached: bool,
     /// Why the node's last attempt to add, remove or release it failed.
-    pub trouble: Option<String>,
+    pub trouble: Option<DeviceTrouble>,
 }
 
 impl Control {

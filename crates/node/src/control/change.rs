@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{ByteLen, Instant};
+use serde::{Deserialize, Serialize};
 use store::{Zeroing, ZeroingWatch};
 
 use super::doing::Doing;
@@ -48,7 +49,7 @@ const ZEROING_STALLS: Duration = Duration::from_secs(10);
 const NUMBERS_PER_SECOND: u64 = 1 << 16;
 
 /// What a change does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// The kind of change.
     pub doing: Doing,
@@ -70,7 +71,8 @@ impl fmt::Display for Work {
 }
 
 /// What a change waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WaitsFor {
     /// For another change to end.
     Turn(Work),
@@ -126,6 +128,16 @@ pub struct ChangeStatus {
     /// How far the zeroing of the volume's new or freed space has come. `None` if there is nothing to zero,
     /// or it has not begun.
     pub zeroed: Option<Zeroed>,
+}
+
+impl ChangeStatus {
+    /// How far it is, or what it waits for.
+    pub(super) fn stage(&self) -> String {
+        match self.zeroed.filter(|zeroed| zeroed.gets_on) {
+            Some(Zeroed { done, total, .. }) => format!("{done} of {total} zeroed"),
+            None => format!("it waits for {}", self.waits_for),
+        }
+    }
 }
 
 /// The progress of zeroing a volume's space.
@@ -321,10 +333,9 @@ impl Changing {
             return;
         }
         self.control.note_end(EndedJob {
-            work: EndedWork::Change { number: self.number },
+            work: EndedWork::Change { number: self.number, error: error.map(ToString::to_string) },
             subject: self.work.to_string(),
             outcome: if error.is_none() { JobOutcome::Done } else { JobOutcome::Failed },
-            reason: error.map(ToString::to_string),
             took: Some(took),
         });
     }
@@ -419,6 +430,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::CloseCopy
         | Doing::DeleteCopy
         | Doing::DropCopy
+        | Doing::ResyncCopies
         | Doing::WriteFork
         | Doing::ChangeUser
         | Doing::MakeToken

@@ -23,7 +23,7 @@ use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
 use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::{NOTHING, Thing};
-use super::{Control, ControlError, Result};
+use super::{Beat, Control, ControlError, NeedsVotes, Result};
 use crate::config::RecordEngine;
 use crate::copies::{Copies, LinkHandler, LinkRoles, NodeEntry, node_key, peer};
 use crate::member::{ClusterError, Engine, RECORD_DEADLINE, Reconciler};
@@ -125,7 +125,7 @@ pub enum EnterError {
     #[error("this node is already in that cluster, or in one that other nodes can join")]
     Already,
     #[error(
-        "this node is in a cluster that has, or has had, other nodes: it can join another cluster only when it has left that one"
+        "this node is in a cluster that has, or has had, other nodes: it can join another cluster only after it has left that one"
     )]
     NotAlone,
     #[error(
@@ -412,10 +412,7 @@ impl Control {
     pub async fn check_new_cluster(&self) -> Result<Vec<u16>> {
         let reconciler = self.reconciler()?;
         if !reconciler.nodes_vote() {
-            return Err(ControlError::RecordInEtcd {
-                what: "a node cannot be forced into a new cluster",
-                instead: "volumes keep running without etcd; if it is lost for good, restore it from its newest backup (see docs/use/cluster.md)",
-            });
+            return Err(ControlError::RecordInEtcd(NeedsVotes::NewCluster));
         }
         // Only a majority can answer this read; and no other node may be up that could be part of one.
         let works = reconciler.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok();
@@ -575,8 +572,10 @@ impl Control {
                 }
             }
             // Copies are opened only after that.
-            let pause = if reconciler.knows_this_life() { ANNOUNCE_AGAIN } else { ANNOUNCE_SOON };
-            rt::sleep(pause).await;
+            match reconciler.knows_this_life() {
+                true => Beat::Announcing.wait(ANNOUNCE_AGAIN).await,
+                false => rt::sleep(ANNOUNCE_SOON).await,
+            }
         }
     }
 }

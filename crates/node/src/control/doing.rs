@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! doings {
     ($($name:ident = $words:literal;)+) => {
         /// The kind of a change.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
         pub enum Doing {
             $(#[doc = concat!("\"", $words, "\", and then a name.")] $name,)+
         }
@@ -38,6 +41,7 @@ doings! {
     CloseCopy = "closing the copy of volume";
     DeleteCopy = "deleting the copy of volume";
     DropCopy = "deleting a copy of volume";
+    ResyncCopies = "marking for a full resync the copies in a damaged log of pool";
     WriteFork = "recording whether this node continues alone with volume";
     MakeTarget = "creating target";
     ChangeTarget = "changing target";
@@ -56,10 +60,10 @@ doings! {
     ImportPool = "importing the pool on";
     GrowPool = "adding a disk to pool";
     ShrinkPool = "removing a disk from pool";
-    LetDiskLeave = "letting a disk leave pool";
+    LetDiskLeave = "starting to empty a disk of pool";
     EmptyDisk = "emptying a disk of pool";
     KeepDisk = "keeping a disk of pool";
-    GrowDisks = "taking new space of the disks of pool";
+    GrowDisks = "growing the disks of pool";
     ExportPool = "exporting pool";
     ReopenPool = "reopening pool";
     ForgetPool = "forgetting pool";

@@ -12,7 +12,7 @@ use std::time::Duration;
 use base::Instant;
 
 use super::{Control, Conversion, Scrub, Verification};
-use crate::copies::{Cause, CopyWork, VolumeEntry};
+use crate::copies::{Cause, CopyWork, EndReason, VolumeEntry};
 use crate::data::VolumeId;
 
 /// How many are kept of each kind ([`EndedWork`]), at some 400 bytes each. A returning node may end thousands
@@ -42,8 +42,6 @@ pub struct EndedJob {
     pub subject: String,
     /// How it ended.
     pub outcome: JobOutcome,
-    /// Why, if it did not end as requested, and what else the user should know.
-    pub reason: Option<String>,
     /// How long it took, if known.
     pub took: Option<Duration>,
 }
@@ -53,7 +51,14 @@ pub struct EndedJob {
 #[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum EndedWork {
     /// A job on a copy.
-    Copy { volume: String, node: u16, work: CopyWork, cause: Option<Cause> },
+    Copy {
+        volume: String,
+        node: u16,
+        work: CopyWork,
+        cause: Option<Cause>,
+        /// Why it did not end as requested.
+        reason: Option<EndReason>,
+    },
     /// A verification.
     Verification {
         volume: VolumeId,
@@ -68,6 +73,8 @@ pub enum EndedWork {
     Change {
         /// Its number, as in the list of changes under way.
         number: u64,
+        /// Why it failed, as its caller was told.
+        error: Option<String>,
     },
 }
 
@@ -126,10 +133,10 @@ pub(crate) fn note_ended_work(before: &VolumeEntry, now: Option<&VolumeEntry>) {
                 node: end.node,
                 work: end.work,
                 cause: end.cause,
+                reason: end.reason,
             },
             subject: name.clone(),
             outcome: end.outcome,
-            reason: end.reason.map(str::to_owned),
             took: None,
         });
     }
@@ -141,23 +148,22 @@ mod tests {
 
     fn change(number: u64) -> EndedJob {
         EndedJob {
-            work: EndedWork::Change { number },
+            work: EndedWork::Change { number, error: None },
             subject: "growing volume \"db\"".into(),
             outcome: JobOutcome::Done,
-            reason: None,
             took: None,
         }
     }
 
     fn sync(node: u16) -> EndedJob {
-        let work =
-            EndedWork::Copy { volume: "ab".into(), node, work: CopyWork::Sync, cause: Some(Cause::Silent) };
+        let (work, cause) = (CopyWork::Sync, Some(Cause::Silent));
+        let work = EndedWork::Copy { volume: "ab".into(), node, work, cause, reason: None };
         EndedJob { work, ..change(0) }
     }
 
     fn numbers(kept: &[(Duration, EndedJob)]) -> Vec<u64> {
         let number = |(_, job): &(Duration, EndedJob)| match job.work {
-            EndedWork::Change { number } => Some(number),
+            EndedWork::Change { number, .. } => Some(number),
             _ => None,
         };
         kept.iter().filter_map(number).collect()

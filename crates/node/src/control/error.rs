@@ -1,7 +1,8 @@
-//! Why a change was refused, and what to do about it.
+//! Why a change was refused.
+//!
+//! The server adds status, code and hint: `server/src/http/refusal/control.rs`.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use base::ByteLen;
 use rt::DiskError;
@@ -10,6 +11,8 @@ use store::{SliceError, StoreError};
 use super::change::{ChangeStatus, Work};
 use super::cluster::EnterError;
 use super::members::JoinRefusal;
+use super::pools::NotOpen;
+use super::scrubbing::Unscrubbable;
 use crate::attach::access::{InvalidName, LUN_MAX};
 use crate::member::ClusterError;
 use crate::record::RecordError;
@@ -22,29 +25,25 @@ pub(crate) type Result<T, E = ControlError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum ControlError {
-    #[error("{kind} {name:?} not found: `ursa {kind} list` shows what exists")]
+    #[error("{kind} {name:?} not found")]
     NotFound { kind: &'static str, name: String },
-    #[error("{kind} {name:?} already exists: choose another name")]
+    #[error("{kind} {name:?} already exists")]
     Exists { kind: &'static str, name: String },
     /// The name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidName),
     #[error("{field}: {reason}")]
     Invalid { field: &'static str, reason: &'static str },
-    #[error(
-        "volume {volume:?} is LUN {lun} of target {target}: unmap it with `ursa map delete {target} {lun}`, or delete with --force"
-    )]
+    #[error("volume {volume:?} is LUN {lun} of target {target}")]
     Mapped { volume: String, target: String, lun: u16 },
-    #[error(
-        "volume {volume:?} of pool {pool:?} is LUN {lun} of target {target}: delete the map first (`ursa map delete {target} {lun}`)"
-    )]
+    #[error("volume {volume:?} of pool {pool:?} is LUN {lun} of target {target}")]
     MappedInPool { pool: String, volume: String, target: String, lun: u16 },
-    #[error("target {target} has {luns} LUNs: unmap them first, or delete with --force")]
+    #[error("target {target} still has LUN maps ({luns})")]
     HasLuns { target: String, luns: usize },
-    #[error("host group {host:?} is used by target {target}: delete that map first")]
+    #[error("host group {host:?} is used by a LUN map of target {target}")]
     HostInUse { host: String, target: String },
     #[error(
-        "this node cannot read {kind} {name:?} in the cluster's record, because a later version of ursa wrote it, and does not change it: run the command on a node of that version"
+        "this node cannot read {kind} {name:?} in the cluster's record: a later version of ursa wrote it; it is left unchanged"
     )]
     EntryUnreadable { kind: &'static str, name: String },
     #[error("a user already exists: log in, or have an administrator create another user")]
@@ -53,28 +52,24 @@ pub enum ControlError {
     LastAdmin(String),
     #[error("limit reached: at most {most} {kind}s; delete unused ones")]
     TooMany { kind: &'static str, most: usize },
-    #[error("host group {0:?} is built in and cannot be changed: create a host group of your own")]
+    #[error("host group {0:?} is built in and cannot be changed")]
     BuiltIn(String),
-    #[error(
-        "LUN {lun} of target {target} is already used for host group {host:?}: choose another LUN, or omit it"
-    )]
+    #[error("LUN {lun} of target {target} is already in use for host group {host:?}")]
     LunTaken { lun: u16, target: String, host: String },
     #[error("target {0} has no free LUN (0 to {max}): use another target", max = LUN_MAX)]
     NoLunFree(String),
-    #[error("this node has several pools: choose one with --pool ({0})")]
+    #[error("several pools exist ({0}), and none was given")]
     ChoosePool(String),
-    #[error("the cluster's record is in etcd, where nodes have no votes: {what}; {instead}")]
-    RecordInEtcd { what: &'static str, instead: &'static str },
-    #[error("no pool exists yet: create one with `ursa pool create`")]
+    #[error("the cluster's record is in etcd, where nodes have no votes: {0}")]
+    RecordInEtcd(NeedsVotes),
+    #[error("no pool exists yet")]
     NoPool,
-    #[error("pool {0:?} is open and working: close it with `ursa pool export`")]
+    #[error("pool {0:?} is open and working")]
     PoolOpen(String),
-    #[error(
-        "another pool named {0:?} exists on this node and is not open: choose another name with --name, reopen that pool (`ursa pool reopen {0}`), or forget it (`ursa pool forget {0}`)"
-    )]
+    #[error("another pool on this node has the name {0:?}; it is not open")]
     PoolOfThatName(String),
     #[error(
-        "these disks hold pool {0:?}, which this node already has: they are an image of it, or other paths to its disks; to use them instead, first export that pool (`ursa pool export {0}`) or, if it is not open, forget it (`ursa pool forget {0}`)"
+        "the disks hold pool {0:?}, which this node already has: they are an image of it, or other paths to its disks"
     )]
     PoolHereAlready(String),
     #[error(
@@ -86,16 +81,12 @@ pub enum ControlError {
     #[error("pool {0:?} has no volume whose only copy in sync was set back: nothing to accept")]
     NothingOlder(String),
     #[error(
-        "pool {name:?} is not open yet: its disks have not responded for {} seconds; it opens when they do", .since.as_secs()
-    )]
-    PoolOpening { name: String, since: Duration },
-    #[error(
         "the reservations of volume {0:?} cannot be read: they are damaged, or a newer version of ursa wrote them. The volume is not served, because hosts that were fenced off could write to it: start the newest version that has served it; or, if no host relies on reservations, copy the data to a new volume and delete this one"
     )]
     LuStateUnreadable(String),
     #[error("pool {0:?} is not open: {1}")]
-    PoolClosed(String, String),
-    #[error("volume {volume:?} has {from} and would lose data at {to}: volumes can only grow")]
+    PoolClosed(String, NotOpen),
+    #[error("volume {volume:?} has {from}: shrinking it to {to} would lose data")]
     WouldShrink { volume: String, from: ByteLen, to: ByteLen },
     #[error(
         "volume {0:?} is too small to use all of its slices and cannot grow with its copies: create a larger volume and copy the data"
@@ -104,8 +95,8 @@ pub enum ControlError {
     #[error("{work} was not started: {first} comes first and waits for {waits_for}", first = .first.work, waits_for = .first.waits_for)]
     Busy { work: Work, first: Box<ChangeStatus> },
     #[error(
-        "{work} has not finished within {seconds} seconds and continues: it waits for {waits_for}; `ursa status` shows whether it still does",
-        work = .0.work, seconds = .0.age.as_secs(), waits_for = .0.waits_for
+        "{work} has not finished within {seconds} seconds and continues: {stage}",
+        work = .0.work, seconds = .0.age.as_secs(), stage = .0.stage()
     )]
     Unfinished(Box<ChangeStatus>),
     /// A core does not respond.
@@ -118,16 +109,14 @@ pub enum ControlError {
     Enter(Box<EnterError>),
     #[error("this node cannot take part in its cluster now: {0}")]
     ClusterFailed(String),
-    #[error(
-        "this node is an active member of its cluster: to remove it, run `ursa node remove {0}` on another node"
-    )]
+    #[error("this node is an active member of its cluster")]
     TakesPart(u16),
     #[error("this node is alone in its cluster: there is no other node that it could leave")]
     OnlyNode,
-    #[error("no other node can join this one: `ursa node init` lets it listen for other nodes")]
+    #[error("no other node can join this one")]
     NotListening,
     #[error(
-        "volume {volume:?} cannot have a node continue alone: that is for two nodes without a witness and a volume with a copy on each ({nodes} nodes, {copies} copies here); with three nodes a majority continues, without that risk"
+        "no node can continue alone with volume {volume:?}: this requires two nodes without a witness, and a copy on each (nodes here: {nodes}, copies: {copies}); with three nodes a majority continues, without the risk of a split brain"
     )]
     NotOfTwo { volume: String, nodes: usize, copies: usize },
     #[error("nothing to resolve for volume {0:?}: no node has continued alone with it")]
@@ -150,9 +139,7 @@ pub enum ControlError {
     ForkUnwell { volume: String, node: u16 },
     #[error("{}", too_few(*wanted, *there, refused))]
     Copies { wanted: usize, there: usize, refused: Vec<ClusterError> },
-    #[error(
-        "node {0} cannot take a copy: it is down, in maintenance, a witness, or not in the cluster (`ursa node list`)"
-    )]
+    #[error("node {0} cannot take a copy")]
     NodeNotThere(u16),
     #[error("node {node} already has a copy of volume {volume:?}: see `ursa volume show {volume}`")]
     HasCopy { volume: String, node: u16 },
@@ -168,6 +155,10 @@ pub enum ControlError {
         "a part of volume {volume:?} in pool {pool:?} cannot be opened: {source}. Check the pool's disks with `ursa pool show {pool}`, then run `ursa pool reopen {pool}`; if that does not help, rebuild this node's copy in another pool with `ursa volume copy rebuild`, or restore the volume from a backup if it has no other copy"
     )]
     SliceUnopened { volume: String, pool: String, source: SliceError },
+    #[error(
+        "a part of volume {volume:?} in pool {pool:?} cannot be opened: a log of the pool lacks acknowledged writes, because a disk could not read a part of it. The copies in that log are fully resynced automatically as soon as each of their volumes has another copy in sync that is up: bring back the nodes with these copies, or make the disk readable and run `ursa pool reopen {pool}`. If a volume in the log has no other copy, restore it from a backup and delete it here, or rebuild the copies of the other volumes in another pool with `ursa volume copy rebuild`"
+    )]
+    LogDamaged { volume: String, pool: String },
     #[error(
         "an older copy of volume {volume:?} is still in pool {pool:?}: if it was removed from this node, it is deleted automatically, so try again in a moment; if not, choose another pool, or forget that one"
     )]
@@ -187,7 +178,7 @@ pub enum ControlError {
     )]
     NothingToPause { volume: String, node: u16 },
     #[error(
-        "the copy of volume {volume:?} on node {node} is in sync by now: remove it with `ursa volume copy remove`"
+        "the copy of volume {volume:?} on node {node} is already in sync: remove it with `ursa volume copy remove`"
     )]
     CopyInSync { volume: String, node: u16 },
     #[error("no copy of volume {volume:?} on this node; run the command on node {node}")]
@@ -199,15 +190,13 @@ pub enum ControlError {
     )]
     NotReplicated(String),
     #[error("volume {volume:?} cannot be scrubbed now: {reason}")]
-    NotScrubbable { volume: String, reason: &'static str },
+    NotScrubbable { volume: String, reason: Unscrubbable },
     /// The node could not join a cluster.
     #[error(transparent)]
     Join(Box<link::JoinError>),
     #[error("the member at {address} refused: {reason}")]
     JoinRefused { address: SocketAddr, reason: JoinRefusal },
-    #[error(
-        "this node does not hold the cluster CA key: create the token on the node that created the cluster"
-    )]
+    #[error("no node of the cluster is known to hold the cluster CA key")]
     NoAuthority,
     #[error(
         "this node has too many targets, host groups and volumes to join a cluster with them: delete unused ones, or create the cluster on this node and let the other node join"
@@ -217,7 +206,7 @@ pub enum ControlError {
         "the targets or host groups of this node were changed while it joined, so it has not joined: create a new token, and try again"
     )]
     ChangedWhileJoining,
-    #[error("node {node} has a copy of volume {volume:?}: move or remove that copy first")]
+    #[error("node {node} has a copy of volume {volume:?}")]
     NodeHasCopies { node: u16, volume: String },
     #[error(
         "without node {0} there would be no quorum, and nothing could be changed: bring back the nodes whose votes are missing first (`ursa node list`)"
@@ -246,6 +235,26 @@ pub enum ControlError {
     Record(#[from] RecordError),
 }
 
+/// What replaces the nodes' votes if the record is in etcd.
+const ETCD_VOTES: &str =
+    "if either of two nodes is lost, the other one continues as long as etcd is available";
+
+/// What needs the nodes' votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum NeedsVotes {
+    #[error(
+        "a node cannot be forced into a new cluster; volumes keep running without etcd; if it is lost for good, restore it from its newest backup (see docs/use/cluster.md)"
+    )]
+    NewCluster,
+    #[error("no node continues alone; {ETCD_VOTES}")]
+    ContinuingAlone,
+    #[error("no preferred node is needed; {ETCD_VOTES}")]
+    PreferredNode,
+    #[error("a witness is not needed; {ETCD_VOTES}")]
+    Witness,
+}
+
 impl From<EnterError> for ControlError {
     fn from(error: EnterError) -> ControlError {
         ControlError::Enter(Box::new(error))
@@ -262,6 +271,11 @@ impl ControlError {
     /// The error for an object of this kind and name that does not exist.
     pub fn not_found(kind: &'static str, name: &str) -> ControlError {
         ControlError::NotFound { kind, name: name.to_owned() }
+    }
+
+    /// Whether a slice of a volume could not be opened.
+    pub fn is_of_slice(&self) -> bool {
+        matches!(self, ControlError::SliceUnopened { .. } | ControlError::LogDamaged { .. })
     }
 
     /// Whether the error comes from a failed disk, or from metadata that has been read-only since a disk

@@ -90,7 +90,12 @@ pub enum FaultKind {
         stuck: Vec<String>,
     },
     /// A disk is out of service: a write or a flush failed.
-    DiskFailed { pool: String, disk: String, error: String },
+    DiskFailed {
+        pool: String,
+        disk: String,
+        /// The system's error number.
+        errno: i32,
+    },
     /// A disk failed to read blocks, and nobody has acknowledged that.
     ReadFailed {
         pool: String,
@@ -252,8 +257,8 @@ fn of_pool(pool: &PoolStatus) -> Vec<Fault> {
         Err(error) => return vec![FaultKind::PoolClosed { pool: name(), error: error.to_string() }.into()],
     };
     let disk = |disk: &FailedDisk| {
-        let (path, error) = (disk.path.display().to_string(), disk.error.to_string());
-        FaultKind::DiskFailed { pool: name(), disk: path, error }.lasting(disk.age)
+        let path = disk.path.display().to_string();
+        FaultKind::DiskFailed { pool: name(), disk: path, errno: disk.errno }.lasting(disk.age)
     };
     let mut faults: Vec<Fault> = open.failed.iter().map(disk).collect();
     if open.metadata == MetadataState::Failed {

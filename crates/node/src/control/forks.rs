@@ -9,9 +9,8 @@ use replica::{Epoch, Incarnation, NodeId, Revision};
 
 use super::copies::until_heard;
 use super::doing::Doing;
-use super::members::ETCD_VOTES;
 use super::turns::Thing;
-use super::{Control, ControlError, Result};
+use super::{Control, ControlError, NeedsVotes, Result};
 use crate::copies::{
     Answer, Ask, Cause, ForkRecord, NodeEntry, PolicyEntry, SplitBrainPolicy, SplitEntry, StandingEntry,
     VolumeEntry, alone, node_key, policy_key, split_key, volume_key,
@@ -130,10 +129,7 @@ impl Control {
         let nodes: Vec<NodeEntry> = reconciler.nodes().into_iter().map(|(node, _)| node).collect();
         if policy == SplitBrainPolicy::Heartbeat {
             if !reconciler.nodes_vote() {
-                return Err(ControlError::RecordInEtcd {
-                    what: "no node continues alone",
-                    instead: ETCD_VOTES,
-                });
+                return Err(ControlError::RecordInEtcd(NeedsVotes::ContinuingAlone));
             }
             let two = nodes.len() == 2 && !nodes.iter().any(|node| node.witness) && entry.copies.len() == 2;
             if !two {

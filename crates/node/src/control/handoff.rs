@@ -5,6 +5,7 @@
 //! change.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
@@ -16,6 +17,9 @@ use super::Control;
 use super::cluster::{EnterError, Member, Place, cluster_id, cluster_path};
 use crate::copies::{NODES, NodeEntry};
 use crate::member::floating::AddressOn;
+
+/// How often the node looks for another handoff.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The pause between two attempts to reach a node that did not respond.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -46,6 +50,19 @@ impl Control {
         let addresses = self.addresses_on();
         let directory = cluster_path(&place);
         Some(Handoff { place: Place { members, ..place }, directory, addresses })
+    }
+
+    /// The handoff, once it is another than the one that is known.
+    ///
+    /// The core looks for that when it wakes anyway, with its heartbeats.
+    pub async fn next_handoff(self: Rc<Control>, known: Option<Handoff>) -> Option<Handoff> {
+        loop {
+            let handoff = self.handoff();
+            if handoff != known {
+                return handoff;
+            }
+            rt::sleep_until(rt::now().beat_after(LOOK_EVERY)).await;
+        }
     }
 }
 

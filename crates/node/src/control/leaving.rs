@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::ByteLen;
@@ -27,14 +28,14 @@ const HELD_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A disk that is leaving its pool, as administrators see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct DiskLeaving {
     /// The disk's path.
     pub path: PathBuf,
     /// How much still lies on it.
     pub left: ByteLen,
     /// Why it makes no progress.
-    pub problem: Option<String>,
+    pub problem: Option<Arc<ControlError>>,
 }
 
 impl Control {
@@ -72,7 +73,7 @@ impl Control {
         .await
     }
 
-    /// Keeps the disk that is leaving a pool. What was moved stays where it is.
+    /// Keeps the disk that is leaving a pool. Data that was moved stays where it is.
     ///
     /// # Errors
     /// [`StoreError::NotLeaving`], and other errors of the store.
@@ -148,14 +149,9 @@ impl Control {
             self.leaving_problems.borrow_mut().remove(&id);
             return;
         };
-        let text = error.to_string();
-        let before = self.leaving_problems.borrow_mut().insert(id, text.clone());
-        if before.as_ref() != Some(&text) {
-            tracing::warn!(
-                pool = name,
-                error = text,
-                "a disk that is leaving its pool cannot be emptied yet"
-            );
+        let error = Arc::new(error);
+        if self.leaving_problems.borrow_mut().insert(id, Arc::clone(&error)).is_none() {
+            tracing::warn!(pool = name, %error, "a disk that is leaving its pool cannot be emptied yet");
         }
         rt::sleep(RETRY_AFTER).await;
     }

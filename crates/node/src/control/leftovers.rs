@@ -7,16 +7,54 @@
 //! that finds itself there deletes what it has, and removes itself from the list.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use replica::NodeId;
 use store::VolumeInfo;
 
 use super::relocation::TRIES_MAX;
 use super::tidying::TIDY_EVERY;
-use super::{Control, Result};
+use super::{Control, ControlError, Result};
 use crate::copies::{DeletedVolume, deleted_key};
 use crate::data::VolumeId;
 use crate::member::{ClusterError, CopiesStatus, Reconciler, json};
+
+/// Why a node does not serve its data of a volume.
+#[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum NotServed {
+    /// It could not be opened, or must not be.
+    #[error("{0}")]
+    Unopened(Arc<ControlError>),
+    #[error(
+        "a write to this copy failed, and the copy is out of service: check its disk (`ursa pool show {pool}`), then run `ursa pool reopen {pool}`"
+    )]
+    WriteFailed { pool: String },
+    #[error(
+        "this node does not take part in its cluster (see `ursa status`): the copy on this node cannot be used until it does"
+    )]
+    NotInCluster,
+    #[error("this node has not read the cluster's record yet")]
+    RecordUnread,
+    #[error(
+        "the cluster has this volume on node {0}: to serve it here, export its pool there (`ursa pool export`) or remove that node"
+    )]
+    OnNode(u16),
+    #[error(
+        "the data on this node is no longer a copy of the volume: it is from an earlier membership of this node, or is about to be deleted; it cannot be used"
+    )]
+    NoCopy,
+    #[error(
+        "it was deleted while this node continued alone with it: the data written here is kept, but not served; run `ursa volume delete` on this node to discard it"
+    )]
+    DeletedWhileAlone,
+    #[error("it was deleted; its data on this node will be deleted in a moment")]
+    Deleted,
+    #[error(
+        "the cluster does not have this volume: it was deleted, or belongs to another cluster; `ursa volume delete` on this node discards the data. Do not delete it if the cluster's record was set back to a time before the volume was created: then this data is the volume"
+    )]
+    NotInRecord,
+}
 
 impl Control {
     /// Deletes what this node has of a deleted volume: in open pools at once, in others when they come back.
@@ -30,10 +68,7 @@ impl Control {
             |info: &VolumeInfo| info.copy.is_some_and(|copy| copy.cluster.0 == reconciler.cluster().0);
         if self.copies_of(id).iter().any(|(_, info)| is_ours(info)) {
             self.drop_copy(&id.to_string(), None).await?;
-            tracing::info!(
-                volume = deleted.name,
-                "what was left of a deleted volume on this node was deleted"
-            );
+            tracing::info!(volume = deleted.name, "leftovers of a deleted volume on this node were deleted");
         }
         let is_left = self.copies_of(id).iter().any(|(_, info)| is_ours(info));
         // A pool that is not open may have a copy.
@@ -46,7 +81,7 @@ impl Control {
     /// Why this node does not serve its data of a volume with copies although no disk failed.
     ///
     /// `None` if the record lists the volume, or is about to.
-    pub(super) fn why_not_recorded(&self, info: &VolumeInfo) -> Option<String> {
+    pub(super) fn why_not_recorded(&self, info: &VolumeInfo) -> Option<NotServed> {
         // A sole copy is served without the record, and is added to it.
         let is_gone = |reconciler: Rc<Reconciler>| reconciler.has(info.id) || reconciler.is_deleted(info.id);
         if info.is_sole() && !self.reconciler().is_ok_and(is_gone) {
@@ -54,8 +89,8 @@ impl Control {
         }
         let Ok(reconciler) = self.reconciler() else {
             return Some(match self.cluster_failure() {
-                Some(_) => "this node does not take part in its cluster (see `ursa status`): the copy on this node cannot be used until it does".into(),
-                None => "this node has not read the cluster's record yet".into(),
+                Some(_) => NotServed::NotInCluster,
+                None => NotServed::RecordUnread,
             });
         };
         if self.being_made.borrow().contains_key(&info.id) {
@@ -67,23 +102,19 @@ impl Control {
             if let Some(copy) = elsewhere.and_then(|volume| volume.entry.copies.first().copied())
                 && copy.node != reconciler.me().0
             {
-                return Some(format!(
-                    "the cluster has this volume on node {}: to serve it here, export its pool there (`ursa pool export`) or remove that node",
-                    copy.node
-                ));
+                return Some(NotServed::OnNode(copy.node));
             }
-            return reconciler.volume(info.id).is_some_and(|volume| !is_one(volume)).then(|| {
-                "the data on this node is no longer a copy of the volume: it is from an earlier membership of this node, or is about to be deleted; it cannot be used".into()
-            });
+            let is_none = reconciler.volume(info.id).is_some_and(|volume| !is_one(volume));
+            return is_none.then_some(NotServed::NoCopy);
         }
         Some(if reconciler.acts_by().0 == 0 {
-            "this node has not read the cluster's record yet".into()
+            NotServed::RecordUnread
         } else if reconciler.has_fork(info.id) {
-            "it was deleted while this node continued alone with it: the data written here is kept, but not served; run `ursa volume delete` on this node to discard it".into()
+            NotServed::DeletedWhileAlone
         } else if reconciler.is_deleted(info.id) {
-            "it was deleted, and what is left of it on this node will be deleted in a moment".into()
+            NotServed::Deleted
         } else {
-            "the cluster does not have this volume: it was deleted, or belongs to another cluster; `ursa volume delete` on this node discards the data. Do not delete it if the cluster's record was set back to a time before the volume was created: then this data is the volume".into()
+            NotServed::NotInRecord
         })
     }
 }

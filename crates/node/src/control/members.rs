@@ -32,10 +32,6 @@ pub(super) const NEXT_NODE: &str = "next-node-number";
 /// The key of the node whose vote alone counts in a cluster of two nodes without a witness.
 const PREFERRED: &str = "preferred-node";
 
-/// What replaces the nodes' votes if the record is in etcd.
-pub(super) const ETCD_VOTES: &str =
-    "if either of two nodes is lost, the other one continues as long as etcd is available";
-
 /// How long a change of the record's members may take.
 const MEMBERS_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -115,7 +111,7 @@ impl Control {
         Ok(reconciler.nodes().into_iter().map(node).collect())
     }
 
-    /// The names of the cluster's nodes, by number; empty if the node takes no part in its cluster.
+    /// The names of the cluster's nodes, by number; empty if the node does not take part in its cluster.
     pub fn node_names(&self) -> BTreeMap<u16, String> {
         let nodes = self.reconciler().map(|reconciler| reconciler.nodes()).unwrap_or_default();
         nodes.into_iter().map(|(node, _)| (node.id, node.name)).collect()

@@ -8,6 +8,7 @@
 mod absence;
 mod access;
 mod addresses;
+mod beats;
 mod change;
 mod cluster;
 mod copies;
@@ -20,6 +21,7 @@ mod forgetting;
 mod forks;
 mod forwarding;
 mod handoff;
+mod lacking_logs;
 mod leaving;
 mod leftovers;
 mod life;
@@ -53,6 +55,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 pub use ::cluster::Stall;
 use base::Instant;
@@ -65,6 +68,7 @@ use store::{Host, LogMemory, LogTuning, Pool, PoolId, RamBudget, StoreError};
 pub(crate) use self::access::{HOSTS, TARGETS};
 pub use self::access::{MapSpec, TargetChange, TargetSpec};
 pub use self::addresses::{AddressHere, AddressSpec, AddressStatus};
+pub(crate) use self::beats::Beat;
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work, Zeroed};
 pub use self::cluster::{ClusterFailure, EnterError, Leaving, Member, Place};
@@ -74,8 +78,8 @@ pub use self::doing::Doing;
 use self::ended::EndedJobs;
 pub(crate) use self::ended::note_ended_work;
 pub use self::ended::{EndedJob, EndedWork, JobOutcome};
-pub use self::error::ControlError;
 pub(crate) use self::error::Result;
+pub use self::error::{ControlError, NeedsVotes};
 pub use self::faults::{Fault, FaultKind, UnreadBlock};
 pub(crate) use self::filling::space_of;
 pub use self::filling::{Filling, LEVELS};
@@ -84,6 +88,7 @@ pub use self::forks::{ForkDecision, PolicyChange};
 pub use self::forwarding::{FORWARD_DEADLINE, ForwardOutcome, NotBegun, Request};
 pub use self::handoff::Handoff;
 pub use self::leaving::DiskLeaving;
+pub use self::leftovers::NotServed;
 pub use self::links::LinkStatus;
 pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
 use self::members::Door;
@@ -93,7 +98,7 @@ pub use self::peer_query::{QUERY_DEADLINE, QueryFailed};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};
 pub(crate) use self::people::{TOKENS, USERS};
 pub use self::pool_previews::Importable;
-pub use self::pools::{FailedDisk, ImportSpec, MapMemory, PoolSpec, PoolState, PoolStatus};
+pub use self::pools::{FailedDisk, ImportSpec, MapMemory, NotOpen, PoolSpec, PoolState, PoolStatus};
 pub use self::read_errors::DiskReadErrors;
 use self::read_errors::ReadErrors;
 pub(crate) use self::read_errors::{
@@ -104,15 +109,17 @@ pub use self::record_place::RecordPlace;
 pub use self::relocation::AddedCopy;
 use self::reopening::SetAside;
 use self::scrubbing::Scrubs;
-pub use self::scrubbing::{PoolScrubs, SCRUB_EVERY, Scrub, ScrubEnd, ScrubFound, ScrubState, ScrubStatus};
+pub use self::scrubbing::{
+    PoolScrubs, SCRUB_EVERY, Scrub, ScrubEnd, ScrubFound, ScrubState, ScrubStatus, ScrubWait, Unscrubbable,
+};
 pub use self::start::{DefaultPool, StartError, StartSpec};
 pub use self::status::{
     ClusterRecordStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore, Traffic, VolumeStats,
 };
 use self::verifying::Verifications;
-pub use self::verifying::{Difference, Verification, VerificationState, due as verification_due};
+pub use self::verifying::{Difference, Uncompared, Verification, VerificationState, due as verification_due};
 use self::volumes::Conversions;
-pub use self::volumes::{Conversion, NewVolume, SpaceChange, VolumeStatus};
+pub use self::volumes::{Conversion, ConversionWait, NewVolume, SpaceChange, VolumeStatus};
 pub(crate) use self::volumes::{show_capacity, to_be_converted};
 use crate::attach::port_numbers::NodeNumber;
 use crate::attach::unit::Paths;
@@ -134,7 +141,7 @@ pub struct Control {
     /// The pools of the record, by name.
     pools: RefCell<BTreeMap<String, KnownPool>>,
     /// Volumes of open pools that this node does not serve, and why.
-    unserved: RefCell<BTreeMap<VolumeId, ControlError>>,
+    unserved: RefCell<BTreeMap<VolumeId, Arc<ControlError>>>,
     /// Volumes whose pool failed to store the last change of their unit's state (reservations, mode pages).
     unsettled: RefCell<BTreeSet<VolumeId>>,
     /// Volumes of pools that are being reopened or could not be reopened, with the state of their units.
@@ -168,13 +175,16 @@ pub struct Control {
     /// Copies in pools that were set back whose older data an administrator has accepted, until their disks
     /// are marked as trusted.
     accepted_older: RefCell<BTreeSet<VolumeId>>,
+    /// Copies that this life has marked as set back although their pool was not, until their disks are marked
+    /// as trusted: see [`lacking_logs`].
+    lacking: RefCell<BTreeSet<VolumeId>>,
     /// Notified when copies cannot be opened because their pool has not been compared with the cluster's
     /// record.
     unvouched: Notify,
     /// Notified when a pool may have a disk that is leaving it.
     leaving: Notify,
     /// Why the leaving disks of pools cannot be emptied.
-    leaving_problems: RefCell<BTreeMap<PoolId, String>>,
+    leaving_problems: RefCell<BTreeMap<PoolId, Arc<ControlError>>>,
     /// This node's floating addresses.
     floating: Floating,
     events: Events,
@@ -216,7 +226,7 @@ enum Opened {
     /// Its disks have not responded since then.
     NotYet(Instant),
     /// It could not be opened.
-    No(StoreError),
+    No(Arc<StoreError>),
 }
 
 impl KnownPool {
@@ -224,6 +234,14 @@ impl KnownPool {
         match &self.state {
             Opened::Yes(pool) => Some(pool),
             Opened::NotYet(_) | Opened::No(_) => None,
+        }
+    }
+
+    fn opened(&self) -> Result<&Pool, NotOpen> {
+        match &self.state {
+            Opened::Yes(pool) => Ok(pool),
+            Opened::NotYet(began) => Err(NotOpen::Silent(rt::now().since(*began))),
+            Opened::No(error) => Err(NotOpen::Failed(Arc::clone(error))),
         }
     }
 }

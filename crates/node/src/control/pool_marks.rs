@@ -17,7 +17,7 @@ use cluster::Outcome;
 use store::{Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
 
 use super::volumes::is_current;
-use super::{Control, ControlError, Fault, FaultKind, PoolStatus, Result};
+use super::{Beat, Control, ControlError, Fault, FaultKind, PoolStatus, Result};
 use crate::canary::{Canary, makes};
 use crate::copies::{Copies, PoolMarkEntry, pool_mark_key};
 use crate::events::code::POOL_SET_BACK;
@@ -93,7 +93,8 @@ impl Control {
                     .under_way
                     .start(pool, async move { control.keep_mark(&reconciler, &all, pool, now).await });
             }
-            let _ = rt::timeout(LOOK_EVERY, self.unvouched.notified()).await;
+            let next = Beat::Marks.after(rt::now(), LOOK_EVERY);
+            let _ = rt::timeout_at(next, self.unvouched.notified()).await;
         }
     }
 
@@ -261,7 +262,8 @@ impl Control {
     pub(super) fn set_back(&self) -> Vec<Fault> {
         let Ok(reconciler) = self.reconciler() else { return Vec::new() };
         let fault = |pool: Pool| {
-            let older = self.set_back_in(&pool);
+            let mut older = self.set_back_in(&pool);
+            older.retain(|info| !self.lacking.borrow().contains(&info.id));
             if older.is_empty() {
                 return None;
             }

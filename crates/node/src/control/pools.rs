@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::ByteLen;
@@ -55,7 +56,17 @@ pub struct PoolStatus {
     /// Its disks' paths.
     pub paths: Vec<PathBuf>,
     /// What it is and has, or why it could not be opened.
-    pub state: Result<PoolState, String>,
+    pub state: Result<PoolState, NotOpen>,
+}
+
+/// Why a pool is not open.
+#[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum NotOpen {
+    #[error("its disks have not responded for {} seconds; it opens when they do", .0.as_secs())]
+    Silent(Duration),
+    #[error("{0}")]
+    Failed(Arc<StoreError>),
 }
 
 /// What an open pool is and has.
@@ -99,8 +110,8 @@ impl PoolState {
 pub struct FailedDisk {
     /// Its path.
     pub path: PathBuf,
-    /// The system's error.
-    pub error: String,
+    /// The system's error number.
+    pub errno: i32,
     /// How long ago that was.
     pub age: Duration,
 }
@@ -150,13 +161,7 @@ impl Control {
     }
 
     fn pool_status(&self, name: &str, known: &KnownPool, promises: &Promises) -> PoolStatus {
-        let state = match &known.state {
-            Opened::Yes(pool) => Ok(self.pool_state(pool, promises)),
-            Opened::NotYet(began) => {
-                Err(format!("its disks have not responded for {} seconds", rt::now().since(*began).as_secs()))
-            }
-            Opened::No(error) => Err(error.to_string()),
-        };
+        let state = known.opened().map(|pool| self.pool_state(pool, promises));
         PoolStatus { name: name.to_owned(), paths: known.paths.clone(), state }
     }
 
@@ -425,14 +430,7 @@ impl Control {
     pub(super) fn pool_named(&self, name: &str) -> Result<Pool> {
         let pools = self.pools.borrow();
         let opened = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
-        match &opened.state {
-            Opened::Yes(pool) => Ok(pool.clone()),
-            Opened::NotYet(began) => {
-                let since = rt::now().since(*began);
-                Err(ControlError::PoolOpening { name: name.to_owned(), since })
-            }
-            Opened::No(error) => Err(ControlError::PoolClosed(name.to_owned(), error.to_string())),
-        }
+        opened.opened().cloned().map_err(|why| ControlError::PoolClosed(name.to_owned(), why))
     }
 
     /// The pool that is used when the caller names none: the only one, or the default one.
@@ -579,9 +577,5 @@ impl PoolRecord {
 
 fn failed_disk(disk: &DiskUsage) -> Option<FailedDisk> {
     let failure = disk.failure?;
-    Some(FailedDisk {
-        path: disk.path.clone(),
-        error: std::io::Error::from_raw_os_error(failure.error).to_string(),
-        age: rt::now().since(failure.at),
-    })
+    Some(FailedDisk { path: disk.path.clone(), errno: failure.error, age: rt::now().since(failure.at) })
 }

@@ -39,11 +39,11 @@ impl Control {
         tracing::warn!(
             before,
             now,
-            "another node of the cluster has this node's portal group: it gets another one"
+            "another node of the cluster has this node's portal group: this node gets another one"
         );
         let name = &self.host.name;
         let text = format!(
-            "node {name} has portal group {now} from now on, because another node of the cluster has {before}: hosts with open-iscsi refuse to log in to it again until they have discovered its targets again"
+            "node {name} now has portal group {now}, because another node of the cluster has {before}: hosts with open-iscsi cannot log in to it again until they have repeated discovery"
         );
         tell(Event::new(PORTAL_GROUP_CHANGED, name, text));
     }

@@ -18,7 +18,7 @@ impl From<ControlError> for Refused {
             E::Exists { kind, name } => Refused::Exists { kind: kind.to_owned(), name },
             E::ChoosePool(pools) => Refused::SeveralPools { pools },
             E::NoPool => Refused::NoPool,
-            E::PoolClosed(pool, _) | E::PoolOpening { name: pool, .. } => Refused::PoolNotOpen { pool },
+            E::PoolClosed(pool, _) => Refused::PoolNotOpen { pool },
             E::HasCopy { volume, .. } => Refused::HasCopy { volume },
             E::OldCopy { volume, pool } => Refused::OldCopy { volume, pool },
             E::Forked(volume) => Refused::Forked { volume },
@@ -62,7 +62,7 @@ fn of_pool(error: StoreError) -> Refused {
 
 /// The node that asked learns only that this failed.
 fn failed(error: &(dyn Error + 'static)) -> Refused {
-    tracing::warn!(error, "what another node asked for failed");
+    tracing::warn!(error, "a request from another node failed");
     Refused::Failed
 }
 

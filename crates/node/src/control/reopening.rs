@@ -80,7 +80,7 @@ impl Control {
             let has_failed = |id| reconciler.as_ref().is_some_and(|reconciler| reconciler.has_failed(id));
             pool.metadata_state() == MetadataState::Failed
                 // A full file system fails a copy but not the disk.
-                || pool.volumes().iter().any(|volume| has_failed(volume.id))
+                || pool.volumes().iter().any(|info| has_failed(info.id) || self.has_unopened_slice(info.id))
                 || pool.usage().disks.iter().any(|disk| disk.failure.is_some())
         };
         match known.open() {
@@ -122,7 +122,11 @@ impl Control {
     pub(super) async fn set_volumes_aside(&self, changing: &Changing, pool: &Pool) {
         // Before the openings under way are waited for, so that no other one begins.
         self.set_closing(pool, true);
-        let all = self.current_volumes(pool);
+        self.set_these_aside(changing, pool, self.current_volumes(pool)).await;
+    }
+
+    /// As [`Control::set_volumes_aside`], for some volumes of a pool that stays open.
+    pub(super) async fn set_these_aside(&self, changing: &Changing, pool: &Pool, all: Vec<VolumeInfo>) {
         if let Ok(reconciler) = self.reconciler() {
             let memory = |info: &&VolumeInfo| info.kind == VolumeKind::Ram;
             let ids = all.iter().map(|info| info.id).collect();

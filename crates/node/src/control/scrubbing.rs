@@ -19,7 +19,7 @@ use std::time::Duration;
 use base::{ByteLen, Instant};
 use rt::sync::Semaphore;
 use serde::{Deserialize, Serialize};
-use store::{PoolId, VolumeInfo, VolumeKind};
+use store::{PoolId, SliceError, VolumeInfo, VolumeKind};
 
 use self::kept::{Kept, ScrubEntry, ScrubProgress};
 use self::pace::Pace;
@@ -82,6 +82,20 @@ impl ScrubFound {
         self.bad.saturating_sub(self.repaired)
     }
 
+    /// In words; `None`: nothing.
+    pub fn said(&self) -> Option<String> {
+        let ScrubFound { bad, repaired, first } = self;
+        let blocks = if *bad == 1 { "block" } else { "blocks" };
+        match (*bad, first) {
+            (0, _) => None,
+            (_, None) => Some(format!("{bad} bad {blocks} found and repaired")),
+            (_, Some(lba)) => Some(format!(
+                "{bad} bad {blocks} found, {repaired} repaired; {} cannot be read, first LBA {lba}",
+                self.unrepaired()
+            )),
+        }
+    }
+
     fn note(&mut self, is_repaired: bool, lba: u64) {
         self.bad += 1;
         if is_repaired {
@@ -112,9 +126,9 @@ pub struct Scrub {
     /// What it has found.
     pub found: ScrubFound,
     /// Why it was interrupted.
-    pub problem: Option<String>,
+    pub problem: Option<Unscrubbable>,
     /// What it waits for; `None`: it makes progress, or has ended.
-    pub waits_for: Option<&'static str>,
+    pub waits_for: Option<ScrubWait>,
     /// How much longer it will take if it continues like this; `None`: that is unknown, or it has ended.
     pub left: Option<Duration>,
 }
@@ -231,8 +245,8 @@ impl Scrubbing {
         let took = self.ended.get().unwrap_or(now).since(self.began);
         let pace = self.pace.get().filter(|_| self.is_running());
         let waits_for = match pace {
-            _ if self.hangs.get() => Some("a response from its disks"),
-            None if self.is_running() => Some("its turn"),
+            _ if self.hangs.get() => Some(ScrubWait::Disks),
+            None if self.is_running() => Some(ScrubWait::Turn),
             _ => None,
         };
         let left = pace.filter(|_| waits_for.is_none()).and_then(|pace| pace.left(now));
@@ -273,8 +287,8 @@ impl Control {
             }
             return Ok(running.shown());
         }
-        if let Some(unfit) = self.why_not_scrubbable(&info) {
-            let (volume, reason) = (self.shown_name(&info), unfit.reason());
+        if let Some(reason) = self.why_not_scrubbable(&info) {
+            let volume = self.shown_name(&info);
             return Err(ControlError::NotScrubbable { volume, reason });
         }
         let scrubbing = self.new_scrub(pool.id(), &info, true);
@@ -329,15 +343,15 @@ impl Control {
     }
 
     /// Why this node cannot scrub a volume now.
-    fn why_not_scrubbable(&self, info: &VolumeInfo) -> Option<Unfit> {
+    fn why_not_scrubbable(&self, info: &VolumeInfo) -> Option<Unscrubbable> {
         if info.kind == VolumeKind::Ram {
-            return Some(Unfit::InMemory);
+            return Some(Unscrubbable::InMemory);
         }
         if Shard::current().volume(info.id).is_none() {
-            return Some(Unfit::NotServed);
+            return Some(Unscrubbable::NotServed);
         }
         let is_behind = self.reconciler().is_ok_and(|reconciler| !is_in_sync_here(&reconciler, info.id));
-        is_behind.then_some(Unfit::OutOfSync)
+        is_behind.then_some(Unscrubbable::OutOfSync)
     }
 
     fn new_scrub(&self, pool: PoolId, info: &VolumeInfo, is_asked_for: bool) -> Rc<Scrubbing> {
@@ -425,9 +439,13 @@ impl Control {
     ///
     /// # Errors
     /// Why it cannot continue now.
-    async fn read_all(self: &Rc<Control>, id: VolumeId, scrubbing: &Scrubbing) -> Result<ScrubState, String> {
+    async fn read_all(
+        self: &Rc<Control>,
+        id: VolumeId,
+        scrubbing: &Scrubbing,
+    ) -> Result<ScrubState, Unscrubbable> {
         let least = self.least_rate().await;
-        let (_, info) = self.volume_named(&id.to_string()).map_err(|error| error.to_string())?;
+        let (_, info) = self.volume_named(&id.to_string()).map_err(|_| Unscrubbable::NotServed)?;
         let size = ByteLen(scrubbing.found.borrow().total);
         let is_log = info.kind == VolumeKind::Log;
         // What is in use of a log volume is known, and takes nearly all of the time.
@@ -443,14 +461,14 @@ impl Control {
                     return Ok(ScrubState::Stopped);
                 }
                 if self.reconciler().is_ok_and(|reconciler| reconciler.is_stopping()) {
-                    return Err("this node is stopping".into());
+                    return Err(Unscrubbable::Stopping);
                 }
                 let began = rt::now();
                 let step = match Shard::current().volume(id) {
                     Some(volume) => self.in_turn(scrubbing, volume.scrub(slice, at)).await,
-                    None => return Err("this node does not serve the volume".into()),
+                    None => return Err(Unscrubbable::NotServed),
                 };
-                let step = step.map_err(|error| error.to_string())?;
+                let step = step?;
                 let took = rt::now().since(began);
                 let next = step.next.clamp(at + 1, len);
                 scrubbing.note_passed(if is_log { step.used } else { next - at });
@@ -504,24 +522,17 @@ impl Control {
 
     /// Notes how a scrub has ended.
     fn note_scrubbed(&self, id: VolumeId, scrub: Scrub) {
-        let reason = said(&scrub.found);
-        if let Some(said) = &reason {
+        if let Some(said) = scrub.found.said() {
             let text = format!("scrub of volume {}: {said}", scrub.volume);
             tell(Event::new(SCRUB_FOUND_BAD_BLOCKS, &scrub.volume, text).of_volume(id));
         }
-        let (outcome, reason) = match scrub.state {
-            ScrubState::Stopped => {
-                let stopped = "stopped before it was complete";
-                let reason = reason.map_or(stopped.into(), |said| format!("{stopped}; {said}"));
-                (JobOutcome::Cancelled, Some(reason))
-            }
-            _ => (JobOutcome::Done, reason),
-        };
+        let is_stopped = scrub.state == ScrubState::Stopped;
+        let outcome = if is_stopped { JobOutcome::Cancelled } else { JobOutcome::Done };
         // Nobody knows how long earlier lives of the node have worked on it.
         let took = Some(scrub.took).filter(|took| !took.is_zero());
         let subject = scrub.volume.clone();
         let work = EndedWork::Scrub { volume: id, found: Box::new(scrub) };
-        self.note_end(EndedJob { work, subject, outcome, reason, took });
+        self.note_end(EndedJob { work, subject, outcome, took });
     }
 
     /// The bytes per second that a scrub makes at least, whatever hosts do: all volumes of the node are read,
@@ -626,29 +637,36 @@ impl Control {
 }
 
 /// Why a volume cannot be scrubbed now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unfit {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum Unscrubbable {
+    #[error("nothing of it is on a disk")]
     InMemory,
+    #[error("this node does not serve it")]
     NotServed,
+    #[error("the copy on this node is out of sync")]
     OutOfSync,
+    #[error("this node is stopping")]
+    Stopping,
+    #[error("the node was restarted")]
+    Restarted,
+    /// A step failed.
+    #[error(transparent)]
+    Slice(#[from] SliceError),
 }
 
-impl Unfit {
-    fn reason(self) -> &'static str {
-        match self {
-            Unfit::InMemory => "nothing of it is on a disk",
-            Unfit::NotServed => "this node does not serve it",
-            Unfit::OutOfSync => "the copy on this node is out of sync",
-        }
-    }
-
-    /// What a scrub that was interrupted waits for.
-    fn waits_for(self) -> &'static str {
-        match self {
-            Unfit::InMemory | Unfit::NotServed => "this node to serve the volume",
-            Unfit::OutOfSync => "the copy on this node to be in sync",
-        }
-    }
+/// What a scrub waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum ScrubWait {
+    #[error("its turn")]
+    Turn,
+    #[error("a response from its disks")]
+    Disks,
+    #[error("this node to serve the volume")]
+    Serving,
+    #[error("the copy on this node to be in sync")]
+    Sync,
 }
 
 /// When a volume is due, in seconds since 1970. `progress`: of a scrub that was interrupted.
@@ -678,20 +696,6 @@ fn rest(took: Duration, read: u64, least: u64) -> Duration {
     }
 }
 
-/// What a scrub has found, in words; `None`: nothing.
-fn said(found: &ScrubFound) -> Option<String> {
-    let ScrubFound { bad, repaired, first } = found;
-    let blocks = if *bad == 1 { "block" } else { "blocks" };
-    match (*bad, first) {
-        (0, _) => None,
-        (_, None) => Some(format!("{bad} bad {blocks} found and repaired")),
-        (_, Some(lba)) => Some(format!(
-            "{bad} bad {blocks} found, {repaired} repaired; {} cannot be read, first LBA {lba}",
-            found.unrepaired()
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -711,12 +715,12 @@ mod tests {
     #[test]
     fn the_result_of_a_scrub_is_reported() {
         let mut found = ScrubFound::default();
-        assert_eq!(said(&found), None);
+        assert_eq!(found.said(), None);
         found.note(true, 7);
-        assert_eq!(said(&found).as_deref(), Some("1 bad block found and repaired"));
+        assert_eq!(found.said().as_deref(), Some("1 bad block found and repaired"));
         found.note(false, 40);
         found.note(false, 80);
         let text = "3 bad blocks found, 1 repaired; 2 cannot be read, first LBA 40";
-        assert_eq!((said(&found).as_deref(), found.unrepaired()), (Some(text), 2));
+        assert_eq!((found.said().as_deref(), found.unrepaired()), (Some(text), 2));
     }
 }

@@ -127,6 +127,7 @@ impl Control {
             used_life: Cell::new(None),
             forgotten_record: Cell::new(false),
             accepted_older: RefCell::default(),
+            lacking: RefCell::default(),
             unvouched: Notify::new(),
             leaving: Notify::new(),
             leaving_problems: RefCell::default(),
@@ -222,7 +223,7 @@ impl Control {
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;
                 tracing::error!(pool = name, error = cause, "a pool could not be opened");
-                self.know_pool(&name, &paths, Opened::No(error));
+                self.know_pool(&name, &paths, Opened::No(error.into()));
                 Ok(())
             }
         }

@@ -171,7 +171,7 @@ impl Control {
         Ok(())
     }
 
-    /// The replication counters; empty if the node takes no part in its cluster.
+    /// The replication counters; empty if the node does not take part in its cluster.
     pub async fn replication(&self) -> Result<ReplicationStats> {
         let Ok(reconciler) = self.reconciler() else { return Ok(ReplicationStats::default()) };
         let by_core = ask_all_cores(|| async { Copies::current().traffic() }).await?;

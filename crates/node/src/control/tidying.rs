@@ -13,9 +13,9 @@ use base::Instant;
 use replica::Revision;
 use store::{Pool, PoolId, VolumeInfo};
 
-use super::Control;
 use super::leftovers::forget_deleted;
 use super::volumes::compression_in_logs;
+use super::{Beat, Control};
 use crate::copies::{DeletedVolume, DroppedCopy, VolumeEntry, WantedCopy};
 use crate::data::VolumeId;
 use crate::member::Reconciler;
@@ -44,6 +44,9 @@ enum Chore {
     Deleted(DeletedVolume),
     /// The pool of this name has a blank copy that nobody has added to the record.
     Blank(String),
+    /// The copy is in a log that lacks records, and the volumes in such logs of this pool can do without the
+    /// copies here.
+    Lacking(PoolId),
 }
 
 /// When what pools have of volumes was last compared with the record and was found equal, and what that
@@ -74,7 +77,7 @@ impl Control {
         let under_way = UnderWay::default();
         let mut compared: Option<Compared> = None;
         while !reconciler.is_stopping() {
-            rt::sleep(TIDY_EVERY).await;
+            Beat::Tidying.wait(TIDY_EVERY).await;
             let now = Compared {
                 at: rt::now(),
                 record: reconciler.acts_by(),
@@ -134,6 +137,9 @@ impl Control {
         }
         all.extend(reconciler.deleted_here().into_iter().map(|(id, deleted)| (id, Chore::Deleted(deleted))));
         all.extend(self.left_blank(reconciler).await.into_iter().map(|(pool, id)| (id, Chore::Blank(pool))));
+        self.note_lacking_logs();
+        let lacking = self.pools_with_lacking_logs(reconciler).into_iter();
+        all.extend(lacking.map(|(pool, id)| (id, Chore::Lacking(pool))));
         let mut chores = Chores::new();
         for (id, chore) in all {
             chores.entry(self.pool_of_copy(id)).or_default().push((id, chore));
@@ -176,12 +182,17 @@ impl Control {
             }
             Chore::Deleted(deleted) => {
                 if let Err(error) = self.drop_deleted(reconciler, id, &deleted).await {
-                    tracing::warn!(volume = deleted.name, %error, "what is left of a deleted volume on this node could not be deleted yet");
+                    tracing::warn!(volume = deleted.name, %error, "leftovers of a deleted volume on this node could not be deleted yet");
                 }
             }
             Chore::Blank(pool) => {
                 if let Err(error) = self.delete_left_blank(reconciler, pool, id).await {
                     tracing::debug!(volume = %id, %error, "a blank copy that nobody needs could not be deleted yet");
+                }
+            }
+            Chore::Lacking(pool) => {
+                if let Err(error) = self.resync_lacking_logs(reconciler, pool).await {
+                    tracing::warn!(%pool, %error, "the copies in a damaged log could not be marked for a full resync yet");
                 }
             }
         }

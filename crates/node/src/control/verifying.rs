@@ -25,7 +25,7 @@ use crate::canary::{Canary, makes};
 use crate::copies::{Answer, Ask, DIGEST_BYTES, DifferingEntry, StandingEntry, differing_key};
 use crate::events::code::COPIES_MISMATCH;
 use crate::events::{Event, tell};
-use crate::member::Reconciler;
+use crate::member::{ClusterError, Reconciler};
 use crate::shard::Shard;
 
 /// The size of a part. Hosts that access it wait for a few milliseconds.
@@ -81,7 +81,7 @@ pub struct Verification {
     /// Those of them that could not be compared, in bytes.
     pub unchecked: u64,
     /// Why the last of these could not be compared.
-    pub problem: Option<String>,
+    pub problem: Option<Uncompared>,
     /// Bytes that differ.
     pub different: u64,
     /// The first differences.
@@ -95,6 +95,44 @@ impl Verification {
     pub fn is_equal(&self) -> bool {
         self.state == VerificationState::Done && self.different == 0 && self.unchecked == 0
     }
+
+    /// Whether it ended before it had looked at everything, although nobody stopped it: the volume no longer
+    /// has a copy on this node.
+    pub fn is_cut_short(&self) -> bool {
+        self.state == VerificationState::Done && self.done < self.total
+    }
+
+    /// How it ended.
+    fn outcome(&self) -> JobOutcome {
+        match self.state {
+            VerificationState::Stopped => JobOutcome::Cancelled,
+            _ if self.is_cut_short() || self.unchecked >= self.total => JobOutcome::Failed,
+            _ => JobOutcome::Done,
+        }
+    }
+}
+
+/// Why a part of a volume could not be compared. `at` is in bytes.
+#[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum Uncompared {
+    #[error("the copy on this node is out of sync: run the command on a node whose copy is in sync")]
+    OutOfSyncHere,
+    #[error("the copy on this node is not open")]
+    NotOpenHere,
+    #[error("host writes to it could not be paused")]
+    NotPaused,
+    #[error("the volume was deleted")]
+    VolumeDeleted,
+    #[error("{node} cannot read LBA {lba} of its copy (byte {at} of its disk {disk})")]
+    Unreadable { node: NodeId, lba: u64, disk: String, at: u64 },
+    #[error("LBA {lba} is lost on {node}: a host must write it first")]
+    Lost { node: NodeId, lba: u64 },
+    #[error("the copy on {0} is shorter than the others")]
+    Shorter(NodeId),
+    /// A node did not answer.
+    #[error(transparent)]
+    Unanswered(#[from] ClusterError),
 }
 
 /// The last verification of each volume in this life of the node.
@@ -168,7 +206,7 @@ impl Verifying {
         self.ended.get().is_none()
     }
 
-    fn note(&self, found: Result<Vec<Difference>, String>, len: u64) {
+    fn note(&self, found: Result<Vec<Difference>, Uncompared>, len: u64) {
         let mut all = self.found.borrow_mut();
         all.done += len;
         match found {
@@ -361,17 +399,10 @@ impl Control {
 
     /// Notes how a verification has ended.
     fn note_compared(&self, volume: VolumeId, found: Verification) {
-        let (outcome, reason) = how_ended(&found);
-        let (subject, took) = (found.volume.clone(), Some(found.took));
+        let (outcome, subject, took) = (found.outcome(), found.volume.clone(), Some(found.took));
         // The list of differences is not kept twice.
         let found = Box::new(Verification { differences: Vec::new(), ..found });
-        self.note_end(EndedJob {
-            work: EndedWork::Verification { volume, found },
-            subject,
-            outcome,
-            reason,
-            took,
-        });
+        self.note_end(EndedJob { work: EndedWork::Verification { volume, found }, subject, outcome, took });
     }
 
     /// What differs in a part of a slice (offset in the slice, length, nodes), or why that is not known.
@@ -382,48 +413,18 @@ impl Control {
         id: VolumeId,
         slice: u16,
         part: (u64, u64),
-    ) -> Result<Vec<(u64, u64, BTreeSet<u16>)>, String> {
+    ) -> Result<Vec<(u64, u64, BTreeSet<u16>)>, Uncompared> {
         if !is_in_sync_here(reconciler, id) {
-            return Err(
-                "the copy on this node is out of sync: run the command on a node whose copy is in sync"
-                    .into(),
-            );
+            return Err(Uncompared::OutOfSyncHere);
         }
-        let mut last = Err(String::new());
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                rt::sleep(AGAIN_AFTER).await;
+        for _ in 1..ATTEMPTS {
+            let found = compare_once(reconciler, verifying, id, slice, part).await;
+            if found.as_ref().is_ok_and(Vec::is_empty) {
+                return found;
             }
-            last = compare_once(reconciler, verifying, id, slice, part).await;
-            if last.as_ref().is_ok_and(Vec::is_empty) {
-                break;
-            }
+            rt::sleep(AGAIN_AFTER).await;
         }
-        last
-    }
-}
-
-/// The outcome of a verification that has ended, and the details to report.
-fn how_ended(found: &Verification) -> (JobOutcome, Option<String>) {
-    let unchecked = (found.unchecked > 0).then(|| {
-        let why = found.problem.as_deref().unwrap_or("cause unknown");
-        format!("{} could not be compared: {why}", ByteLen(found.unchecked))
-    });
-    let differ = (found.different > 0).then(|| format!("copies differ in {}", ByteLen(found.different)));
-    let said = match (differ, unchecked) {
-        (Some(differ), Some(unchecked)) => Some(format!("{differ}; {unchecked}")),
-        (differ, unchecked) => differ.or(unchecked),
-    };
-    match found.state {
-        VerificationState::Stopped => {
-            let stopped = "stopped before it was complete";
-            (JobOutcome::Cancelled, Some(said.map_or(stopped.into(), |said| format!("{stopped}; {said}"))))
-        }
-        _ if found.done < found.total => {
-            (JobOutcome::Failed, Some("the volume no longer has a copy on this node".into()))
-        }
-        _ if found.unchecked >= found.total => (JobOutcome::Failed, said),
-        _ => (JobOutcome::Done, said),
+        compare_once(reconciler, verifying, id, slice, part).await
     }
 }
 
@@ -440,11 +441,11 @@ async fn compare_once(
     id: VolumeId,
     slice: u16,
     (at, len): (u64, u64),
-) -> Result<Vec<(u64, u64, BTreeSet<u16>)>, String> {
-    let volume = Shard::current().volume(id).ok_or("the copy on this node is not open")?;
+) -> Result<Vec<(u64, u64, BTreeSet<u16>)>, Uncompared> {
+    let volume = Shard::current().volume(id).ok_or(Uncompared::NotOpenHere)?;
     let taken = volume.take_part(slice, ByteOffset(at), ByteLen(len)).await;
-    let taken = taken.map_err(|_| "host writes to it could not be paused")?;
-    let entry = reconciler.volume(id).ok_or("the volume was deleted")?.entry;
+    let taken = taken.map_err(|_| Uncompared::NotPaused)?;
+    let entry = reconciler.volume(id).ok_or(Uncompared::VolumeDeleted)?.entry;
     let in_sync = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
     let nodes: BTreeSet<u16> = in_sync.map(|copy| copy.node).collect();
     let asked = nodes.iter().map(|node| async {
@@ -456,23 +457,21 @@ async fn compare_once(
                 let lba = at.0 / u64::from(volume.block_size().bytes());
                 let node = NodeId(*node);
                 Err(match disk {
-                    Some((disk, at)) => {
-                        format!("{node} cannot read LBA {lba} of its copy (byte {at} of its disk {disk})")
-                    }
-                    None => format!("LBA {lba} is lost on {node}: a host must write it first"),
+                    Some((disk, at)) => Uncompared::Unreadable { node, lba, disk, at },
+                    None => Uncompared::Lost { node, lba },
                 })
             }
-            Ok(_) => Err(format!("{} gave an unexpected answer", NodeId(*node))),
-            Err(error) => Err(error.to_string()),
+            Ok(_) => Err(ClusterError::Strange(NodeId(*node)).into()),
+            Err(error) => Err(error.into()),
         }
     });
     let found = rt::join_all(asked).await;
     drop(taken);
-    let found: Vec<(u16, Vec<[u8; 32]>)> = found.into_iter().collect::<Result<_, String>>()?;
+    let found: Vec<(u16, Vec<[u8; 32]>)> = found.into_iter().collect::<Result<_, Uncompared>>()?;
     verifying.found.borrow_mut().nodes.retain(|node| nodes.contains(node));
     let count = len.div_ceil(DIGEST_BYTES) as usize;
     if let Some((node, _)) = found.iter().find(|(_, digests)| digests.len() != count) {
-        return Err(format!("the copy on {} is shorter than the others", NodeId(*node)));
+        return Err(Uncompared::Shorter(NodeId(*node)));
     }
     let differing = (0..count).filter_map(|index| {
         let of: Vec<(u16, &[u8; 32])> =
@@ -529,27 +528,15 @@ mod tests {
     }
 
     #[test]
-    fn the_result_of_a_verify_is_reported() {
+    fn a_verify_that_compared_nothing_has_failed() {
         use VerificationState::{Done, Stopped};
-        assert_eq!(how_ended(&compared(Done, &[1, 2], &[])), (JobOutcome::Done, None));
-        let differ = "copies differ in 64K";
-        assert_eq!(how_ended(&compared(Done, &[1, 2], &[2])), (JobOutcome::Done, Some(differ.into())));
-        let (outcome, reason) = how_ended(&compared(Stopped, &[1, 2], &[2]));
-        assert_eq!(
-            (outcome, reason.as_deref()),
-            (JobOutcome::Cancelled, Some("stopped before it was complete; copies differ in 64K"))
-        );
-        let silent = |unchecked| Verification {
-            unchecked,
-            problem: Some("node 2 did not answer".into()),
-            ..compared(Done, &[1, 2], &[])
-        };
-        let (outcome, reason) = how_ended(&silent(512));
-        let said = "512B could not be compared: node 2 did not answer";
-        assert_eq!((outcome, reason.as_deref()), (JobOutcome::Done, Some(said)));
-        assert_eq!(how_ended(&silent(1 << 20)).0, JobOutcome::Failed, "nothing was compared");
+        assert_eq!(compared(Done, &[1, 2], &[2]).outcome(), JobOutcome::Done);
+        assert_eq!(compared(Stopped, &[1, 2], &[2]).outcome(), JobOutcome::Cancelled);
+        let silent = |unchecked| Verification { unchecked, ..compared(Done, &[1, 2], &[]) };
+        assert_eq!(silent(512).outcome(), JobOutcome::Done);
+        assert_eq!(silent(1 << 20).outcome(), JobOutcome::Failed);
         let gone = Verification { done: 0, ..compared(Done, &[1, 2], &[]) };
-        assert_eq!(how_ended(&gone).0, JobOutcome::Failed);
+        assert_eq!(gone.outcome(), JobOutcome::Failed);
     }
 
     #[test]

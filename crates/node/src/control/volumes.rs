@@ -12,6 +12,7 @@ mod opening;
 mod settling;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::{BlockSize, ByteLen};
 use store::{Compression, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, VolumeKind, WhenFull};
@@ -19,12 +20,12 @@ use store::{Compression, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, Volum
 pub use self::change::SpaceChange;
 pub(crate) use self::change::show_capacity;
 pub(super) use self::change::{check_compressible, show_when_full};
-pub use self::conversion::Conversion;
 pub(crate) use self::conversion::to_be_converted;
+pub use self::conversion::{Conversion, ConversionWait};
 pub(super) use self::conversion::{Conversions, compression_in_logs};
 pub(super) use self::opening::open_on_all_cores;
 use super::access::MapSpec;
-use super::{Control, ControlError, Placement, Result, ScrubStatus};
+use super::{Control, ControlError, NotServed, Placement, Result, ScrubStatus};
 use crate::copies::{VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
 use crate::member::{CopiesStatus, Reconciler};
@@ -78,7 +79,7 @@ pub struct VolumeStatus {
     /// Where it is mapped: target, LUN, host group.
     pub maps: Vec<(String, u16, String)>,
     /// Why this node does not serve it, if it does not.
-    pub problem: Option<String>,
+    pub problem: Option<NotServed>,
     /// Its copies, if it has several.
     pub copies: Option<CopiesStatus>,
     /// The scrubs of it on this node; `None`: nothing of it is on a disk.
@@ -234,13 +235,12 @@ impl Control {
 
     pub(super) fn volume_status(&self, info: VolumeInfo, pool: &str) -> VolumeStatus {
         let maps = self.maps_of_volume(info.id);
-        let failed = self.reconciler().ok().filter(|reconciler| reconciler.has_failed(info.id)).map(|_| {
-            format!(
-                "a write to this copy failed, and the copy is out of service: check its disk (`ursa pool show {pool}`), then run `ursa pool reopen {pool}`"
-            )
-        });
-        let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string).or(failed);
-        let problem = problem.or_else(|| self.why_not_recorded(&info));
+        let has_failed = self.reconciler().is_ok_and(|reconciler| reconciler.has_failed(info.id));
+        let problem = match self.unserved.borrow().get(&info.id) {
+            Some(error) => Some(NotServed::Unopened(Arc::clone(error))),
+            None if has_failed => Some(NotServed::WriteFailed { pool: pool.to_owned() }),
+            None => self.why_not_recorded(&info),
+        };
         let scrub = self.pool_named(pool).ok().and_then(|pool| self.scrub_status(pool.id(), &info));
         let copies = self.reconciler().ok().and_then(|reconciler| reconciler.volume(info.id));
         let info = match &copies {
@@ -275,7 +275,12 @@ impl Control {
 
     /// Whether a slice of some volume could not be opened, so that its pool must be reopened.
     pub fn has_unopened_slices(&self) -> bool {
-        self.unserved.borrow().values().any(|error| matches!(error, ControlError::SliceUnopened { .. }))
+        self.unserved.borrow().values().any(|error| error.is_of_slice())
+    }
+
+    /// Whether a slice of this volume could not be opened.
+    pub(super) fn has_unopened_slice(&self, id: VolumeId) -> bool {
+        self.unserved.borrow().get(&id).is_some_and(|error| error.is_of_slice())
     }
 
     /// Volumes of open pools that this node does not serve: identity, name and reason.

@@ -11,7 +11,7 @@ use super::refused::Refused;
 /// A request from one node to another.
 ///
 /// `id` is the volume's identity, `revision` that of the cluster's record by which the sender acts; `offset`
-/// and `len` are bytes of the slice.
+/// and `len` are bytes of the slice, `size` is in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // Fields are explained where their names do not.

@@ -58,7 +58,7 @@ pub use self::verification::{
     DIFFERING, DifferingEntry, VERIFY_EVERY_MIN, VerificationEntry, VerificationProgress, Verified,
     differing_key, verification_key,
 };
-pub use self::work::{CopyEnd, CopyWork};
+pub use self::work::{CopyEnd, CopyWork, EndReason};
 
 /// How long a command waits for a copy that does not serve at the moment (R21).
 ///

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// Why a node did not do what another node asked it for. Nothing was done, except after
 /// [`Refused::Unfinished`], [`Refused::RecordSilent`], [`Refused::ByNode`] and [`Refused::Failed`].
+///
+/// `wanted`, `free` and `left` are bytes; `node` is the number of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
 #[serde(rename_all = "kebab-case")]

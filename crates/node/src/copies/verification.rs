@@ -66,7 +66,7 @@ pub struct VerificationProgress {
     pub done: u64,
     /// Bytes of these that differ.
     pub different: u64,
-    /// Bytes of these that could not be compared.
+    /// Bytes that could not be compared.
     pub unchecked: u64,
     /// The nodes whose copies took part in all of that.
     pub nodes: BTreeSet<u16>,

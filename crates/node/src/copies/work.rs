@@ -32,14 +32,22 @@ pub struct CopyEnd {
     /// How the work ended.
     pub outcome: JobOutcome,
     /// Why the outcome is not the one that was asked for.
-    pub reason: Option<&'static str>,
+    pub reason: Option<EndReason>,
     /// Why the copy missed writes; `None` if the work was its removal.
     pub cause: Option<Cause>,
 }
 
-const DELETED: &str = "the volume was deleted";
-const TAKEN_AWAY: &str = "the copy was removed before it was in sync";
-const STAYS: &str = "an administrator decided to keep the copy";
+/// Why work on a copy did not end as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum EndReason {
+    #[error("the volume was deleted")]
+    VolumeDeleted,
+    #[error("the copy was removed before it was in sync")]
+    CopyRemoved,
+    #[error("an administrator decided to keep the copy")]
+    CopyKept,
+}
 
 impl VolumeEntry {
     /// What is done with one of the volume's copies; `None`: the copy is in sync, and stays.
@@ -73,7 +81,7 @@ impl VolumeEntry {
         };
         let Some(now) = now else {
             let outcome = if is_removed { JobOutcome::Done } else { JobOutcome::Cancelled };
-            return end(outcome, Some(DELETED));
+            return end(outcome, Some(EndReason::VolumeDeleted));
         };
         let is_same =
             |other: &&CopyEntry| (other.slot, other.node, other.made) == (copy.slot, copy.node, copy.made);
@@ -84,14 +92,14 @@ impl VolumeEntry {
             return match is_removed {
                 true if is_rest => None,
                 true => end(JobOutcome::Done, None),
-                false => end(JobOutcome::Cancelled, Some(TAKEN_AWAY)),
+                false => end(JobOutcome::Cancelled, Some(EndReason::CopyRemoved)),
             };
         };
         match (is_removed, now.work_on(later)) {
             (true, Some(CopyWork::Remove)) => None,
-            (true, _) => end(JobOutcome::Cancelled, Some(STAYS)),
+            (true, _) => end(JobOutcome::Cancelled, Some(EndReason::CopyKept)),
             (false, None) => end(JobOutcome::Done, None),
-            (false, Some(CopyWork::Remove)) => end(JobOutcome::Cancelled, Some(TAKEN_AWAY)),
+            (false, Some(CopyWork::Remove)) => end(JobOutcome::Cancelled, Some(EndReason::CopyRemoved)),
             // The work continues, possibly for another reason.
             (false, Some(_)) => None,
         }

@@ -55,13 +55,18 @@ impl Volume {
     }
 }
 
-/// One step. The last one also checks what a log has twice: by then, all of its map that could be repaired
-/// has been.
+/// One step, with the parts of the map in it that only snapshots need. The last one also checks what a log
+/// has twice: by then, all of its map that could be repaired has been.
 async fn scrub(slice: &Slice, offset: u64) -> Result<Scrubbed, SliceError> {
     let mut step = read_some(slice, offset).await?;
     let end = slice.len().0;
-    if offset < end && step.next >= end {
-        for (bad, is_mended) in slice.layout().check_root().await? {
+    if offset < end {
+        let (layout, len) = (slice.layout(), step.next.min(end) - offset);
+        let mut found = layout.check_snapshots(ByteOffset(offset), ByteLen(len)).await?;
+        if step.next >= end {
+            found.extend(layout.check_root().await?);
+        }
+        for (bad, is_mended) in found {
             slice.copy().inspect(|copy| copy.note_found(bad, is_mended));
             step.found.push((bad, is_mended));
         }

@@ -108,6 +108,7 @@ codes! {
     READ_FAILED = "read_failed", Warning, "check the disk (SMART, kernel log) and replace it if errors continue; acknowledge with `ursa pool acknowledge`";
     BLOCK_REPAIRED = "block_repaired", Info;
     BLOCKS_LOST = "blocks_lost", Critical, "restore these blocks from a backup: hosts can read them again once they are written";
+    LOG_DAMAGED = "log_damaged", Warning, "check the disk (SMART, kernel log) and replace it if errors continue; the resync starts automatically";
     DISK_RETURNED = "disk_returned", Info;
     POOL_CLOSED = "pool_closed", Critical, "run `ursa pool show` for the cause; check its disks";
     POOL_OPENED = "pool_opened", Info;

@@ -70,8 +70,8 @@ fn of_pool(pool: &PoolStatus, wrong: &mut Wrong) {
     };
     for disk in &open.failed {
         let path = disk.path.display().to_string();
-        let text =
-            format!("disk {path} of pool {name} is out of service: a write or flush failed: {}", disk.error);
+        let error = std::io::Error::from_raw_os_error(disk.errno);
+        let text = format!("disk {path} of pool {name} is out of service: a write or flush failed: {error}");
         let lost = Event::new(DISK_FAILED, &path, text).because("io_error");
         let back = Event::new(DISK_RETURNED, &path, format!("disk {path} of pool {name} is back in service"));
         note(DISK_FAILED, path, lost, Some(back));

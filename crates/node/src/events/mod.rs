@@ -20,7 +20,7 @@ use store::VolumeId;
 
 pub use self::code::{Code, Severity};
 use self::look::Seen;
-use crate::control::Control;
+use crate::control::{Beat, Control};
 use crate::copies::DiskRange;
 
 /// Events that are kept until they are taken, of some 300 bytes each.
@@ -159,12 +159,15 @@ pub(crate) fn tell(event: Event) {
 }
 
 impl Control {
-    /// Waits for events, and takes them; none if nothing happens for a second. Only one caller at a time.
+    /// Waits for events, and takes them; none if nothing happens for about a second. Only one caller at a
+    /// time.
     pub async fn next_events(self: Rc<Control>) -> Taken {
         self.look_for_events();
         let events = self.events();
         if events.kept.borrow().is_empty() {
-            let _ = rt::timeout(LOOK_EVERY, events.rung.until(|| !events.kept.borrow().is_empty())).await;
+            // Who takes them again and again waits from beat to beat.
+            let next = Beat::Events.after(rt::now() + LOOK_EVERY / 2, LOOK_EVERY);
+            let _ = rt::timeout_at(next, events.rung.until(|| !events.kept.borrow().is_empty())).await;
         }
         let now = rt::now();
         let taken = events.kept.take().into_iter().map(|(at, event)| (now.since(at), event)).collect();

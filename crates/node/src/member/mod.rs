@@ -6,6 +6,7 @@
 pub mod floating;
 mod reconciler;
 
+pub(crate) use self::reconciler::HEARTBEAT;
 pub use self::reconciler::{
     ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Frozen, RECORD_DEADLINE,
     Reconciler, json,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{BlockCount, BlockSize, ByteLen, Lba};
 use initiator::{Lun, Session};
 use node::control::{
-    CHANGE_DEADLINE, Control, ControlError, EndedJob, JobOutcome, MapSpec, NewVolume, TURN_DEADLINE,
+    CHANGE_DEADLINE, Control, ControlError, EndedJob, JobOutcome, MapSpec, NewVolume, NotOpen, TURN_DEADLINE,
     TargetSpec, WaitsFor, Work,
 };
 use node::{Config, Handle};
@@ -264,7 +264,10 @@ fn a_node_starts_without_a_pool_that_does_not_answer_and_takes_it_in_when_it_doe
         let shape = Shape { name: "new", ..Shape::thick() };
         let error =
             rig.control(move |control| async move { control.create_volume(new_volume(POOL, shape)).await });
-        assert!(matches!(error, Err(ControlError::Busy { .. } | ControlError::PoolOpening { .. })));
+        assert!(matches!(
+            error,
+            Err(ControlError::Busy { .. } | ControlError::PoolClosed(_, NotOpen::Silent(_)))
+        ));
         change_other_things(&rig);
 
         rig.world.set_disk_latency(rig.server, DISK, DiskLatency::default());

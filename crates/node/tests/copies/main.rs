@@ -23,6 +23,7 @@ mod full_disks;
 mod ghosts;
 mod given_up;
 mod growing;
+mod lacking_logs;
 mod links;
 mod logs;
 mod lost_blocks;

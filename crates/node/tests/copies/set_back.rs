@@ -2,7 +2,7 @@
 //! mirror.
 
 use cluster::memory::Fault;
-use node::control::FaultKind;
+use node::control::{ControlError, FaultKind, NotServed};
 use rt::sim::{DiskFaults, DiskImage};
 use store::CopyState;
 
@@ -134,7 +134,8 @@ fn a_copy_that_is_not_opened_again_with_its_pool_is_not_busy() {
     cluster.control(1, |control| async move { control.reopen_pool(POOL).await.map(drop).unwrap() });
     cluster.world.run_for(Duration::from_secs(5));
     let problem = cluster.control(1, |control| async move { control.volume("thick").unwrap().problem });
-    assert!(problem.as_ref().is_some_and(|text| text.contains("accept-older")), "{problem:?}");
+    let Some(NotServed::Unopened(error)) = problem else { panic!("{problem:?}") };
+    assert!(matches!(*error, ControlError::OnlyOlder { .. }), "{error}");
     // LOGICAL UNIT NOT SUPPORTED.
     assert_eq!(readiness_of(&cluster, 1), Some((0x05, 0x2500)));
     cluster.control(1, |control| async move { control.accept_older(POOL).await.map(drop).unwrap() });

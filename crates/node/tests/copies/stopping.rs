@@ -114,3 +114,18 @@ fn nothing_is_copied_after_all_nodes_were_stopped() {
         }
     });
 }
+
+/// The node waits for that on a core which wakes anyway, instead of asking the core again and again.
+#[test]
+fn a_watcher_is_told_again_only_when_there_is_something_else_to_tell() {
+    let cluster = Cluster::new(1, 3, 1);
+    cluster.world.run_for(Duration::from_secs(5));
+    let handoff = cluster.control(0, |control| control.next_handoff(None)).expect("it is in a cluster");
+    let known = Some(handoff.clone());
+    let same = cluster.control(0, |control| async move {
+        rt::timeout(Duration::from_secs(3), control.next_handoff(known)).await
+    });
+    assert_eq!(same, Err(rt::Elapsed), "it waits as long as there is nothing else to tell");
+    let told = cluster.control(0, |control| control.next_handoff(None));
+    assert_eq!(told, Some(handoff));
+}

@@ -1,6 +1,6 @@
 //! Copies are compared while hosts use them, and differences are found.
 
-use node::control::{EndedWork, FaultKind, JobOutcome, Verification, VerificationState};
+use node::control::{EndedWork, FaultKind, JobOutcome, Uncompared, Verification, VerificationState};
 
 use super::*;
 
@@ -129,7 +129,7 @@ fn a_node_that_is_not_in_sync_compares_nothing() {
     assert_eq!((found.state, found.unchecked, found.different), (VerificationState::Done, 8 * MIB, 0));
     assert!(!found.is_equal());
     let problem = found.problem.unwrap();
-    assert!(problem.contains("is out of sync"), "{problem}");
+    assert!(matches!(problem, Uncompared::OutOfSyncHere), "{problem}");
     cluster.wait_until_in_sync(0, 2);
     assert!(cluster.verify(1).is_equal());
     assert_eq!(cluster.ended_comparisons(1), [JobOutcome::Done, JobOutcome::Failed]);
@@ -283,7 +283,7 @@ fn a_comparison_says_which_block_of_which_disk_cannot_be_read() {
     for index in [0, 1] {
         cluster.spoil(index, [11], DiskFaults::default());
     }
-    let problem = cluster.verify(0).problem.unwrap();
+    let problem = cluster.verify(0).problem.unwrap().to_string();
     let said = |node: usize| {
         format!("node {node} cannot read LBA 11 of its copy (byte {} of its disk {DISK})", places[node - 1])
     };

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use node::access::AddressRange;
-use node::floating::{AddressOn, HOLD_LENGTH};
+use node::floating::{AddressOn, DeviceTrouble, HOLD_LENGTH, IpFault};
 use serde::Deserialize;
 
 /// How long `ip` may take; it normally takes milliseconds.
@@ -17,6 +17,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The path of `ip` where distributions do not have its directory in users' PATH.
 const NOT_IN_PATH: &str = "/usr/sbin/ip";
+
+/// The arguments that list all devices with their addresses.
+const SHOW: [&str; 3] = ["-json", "address", "show"];
 
 /// What `ip` prints if the process lacks the privilege.
 const NOT_PERMITTED: &str = "Operation not permitted";
@@ -57,21 +60,16 @@ const OURS_SECONDS_MAX: u64 = HOLD_LENGTH.as_secs() + 1;
 
 /// Sets an address, or extends its lifetime, until `until` or up to a second less; returns its device.
 ///
-/// # Errors What is wrong, and what to do.
-pub(super) fn put_on(on: &AddressOn, until: Instant) -> Result<String, String> {
+/// # Errors What is wrong.
+pub(super) fn put_on(on: &AddressOn, until: Instant) -> Result<String, DeviceTrouble> {
     let links = links()?;
     if let Some(here) = holders(&links, on.address).iter().find(|here| !here.is_ours) {
-        return Err(format!(
-            "{} is configured on this machine's {}, but a floating IP must not be; remove it from the machine's network settings, or exclude it from DHCP",
-            on.address, here.device
-        ));
+        return Err(DeviceTrouble::OfMachine { address: on.address, device: here.device.clone() });
     }
     let device = match &on.device {
         Some(device) => device.clone(),
-        None => device_of(&links, on).ok_or_else(|| {
-            let network = format!("{}/{}", on.address, on.prefix);
-            format!("no network device has an address in {network}; name a device with --device")
-        })?,
+        None => device_of(&links, on)
+            .ok_or(DeviceTrouble::NoDeviceInNetwork { address: on.address, prefix: on.prefix })?,
     };
     let address = format!("{}/{}", on.address, on.prefix);
     // The steps above take time, and another node may hold the address after `until`.
@@ -89,9 +87,9 @@ pub(super) fn put_on(on: &AddressOn, until: Instant) -> Result<String, String> {
 }
 
 /// The whole seconds until then.
-fn seconds_until(until: Instant, now: Instant) -> Result<u64, String> {
+fn seconds_until(until: Instant, now: Instant) -> Result<u64, DeviceTrouble> {
     match until.saturating_duration_since(now).as_secs() {
-        0 => Err("too late: setting the address took longer than its lifetime".to_owned()),
+        0 => Err(DeviceTrouble::Late),
         seconds => Ok(seconds),
     }
 }
@@ -101,11 +99,11 @@ fn seconds_until(until: Instant, now: Instant) -> Result<u64, String> {
 /// Does nothing if no device has it, if it was set from outside, or if there is no `ip`, which must have set
 /// it.
 ///
-/// # Errors What is wrong, and what to do.
-pub(super) fn take_off(on: &AddressOn) -> Result<(), String> {
-    let links = match start(&["-json", "address", "show"]) {
+/// # Errors What is wrong.
+pub(super) fn take_off(on: &AddressOn) -> Result<(), DeviceTrouble> {
+    let links = match start(&SHOW) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        started => parse(&ended("-json address show", started)?)?,
+        started => parse(&ended(&SHOW, started)?)?,
     };
     for Place { device, prefix, is_ours } in holders(&links, on.address) {
         let address = format!("{}/{prefix}", on.address);
@@ -116,13 +114,16 @@ pub(super) fn take_off(on: &AddressOn) -> Result<(), String> {
     Ok(())
 }
 
-fn links() -> Result<Vec<Link>, String> {
-    parse(&run(&["-json", "address", "show"])?)
+fn links() -> Result<Vec<Link>, DeviceTrouble> {
+    parse(&run(&SHOW)?)
 }
 
-fn parse(json: &str) -> Result<Vec<Link>, String> {
-    serde_json::from_str(json)
-        .map_err(|error| format!("cannot parse the output of `ip -json address show`: {error}"))
+fn parse(json: &str) -> Result<Vec<Link>, DeviceTrouble> {
+    serde_json::from_str(json).map_err(|error| failed(&SHOW, IpFault::Output(error.to_string())))
+}
+
+fn failed(arguments: &[&str], fault: IpFault) -> DeviceTrouble {
+    DeviceTrouble::Ip { arguments: arguments.join(" "), fault }
 }
 
 /// The first device with an address in the same network.
@@ -148,8 +149,8 @@ fn holders(links: &[Link], address: IpAddr) -> Vec<Place> {
 }
 
 /// Runs `ip`; returns what it prints.
-fn run(arguments: &[&str]) -> Result<String, String> {
-    ended(&arguments.join(" "), start(arguments))
+fn run(arguments: &[&str]) -> Result<String, DeviceTrouble> {
+    ended(arguments, start(arguments))
 }
 
 fn start(arguments: &[&str]) -> io::Result<Child> {
@@ -166,11 +167,11 @@ fn start(arguments: &[&str]) -> io::Result<Child> {
 /// What a process prints, if it succeeds.
 ///
 /// The output is read while it runs, since a list of addresses may be longer than a pipe holds.
-fn ended(arguments: &str, started: io::Result<Child>) -> Result<String, String> {
-    let failed = |why: &dyn std::fmt::Display| format!("`ip {arguments}`: {why}");
+fn ended(arguments: &[&str], started: io::Result<Child>) -> Result<String, DeviceTrouble> {
+    let failed = |fault| failed(arguments, fault);
     let mut child = started.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => failed(&"command not found; install iproute2"),
-        _ => failed(&error),
+        io::ErrorKind::NotFound => failed(IpFault::NotFound),
+        _ => failed(IpFault::Failed(error.to_string())),
     })?;
     let output = child.stdout.take().map(read_aside);
     let errors = child.stderr.take().map(read_aside);
@@ -182,9 +183,9 @@ fn ended(arguments: &str, started: io::Result<Child>) -> Result<String, String> 
             Ok(None) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(failed(&"timed out after one second"));
+                return Err(failed(IpFault::TimedOut));
             }
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(failed(IpFault::Failed(error.to_string()))),
         }
     };
     let text = |aside: Option<thread::JoinHandle<String>>| {
@@ -194,13 +195,11 @@ fn ended(arguments: &str, started: io::Result<Child>) -> Result<String, String> 
     if status.success() {
         return Ok(output);
     }
-    let errors = errors.trim();
-    Err(match errors.contains(NOT_PERMITTED) {
-        true => failed(&format!(
-            "{errors}: floating IPs require CAP_NET_ADMIN and CAP_NET_RAW; set AmbientCapabilities= of the node's service"
-        )),
-        false => failed(&errors),
-    })
+    let errors = errors.trim().to_owned();
+    Err(failed(match errors.contains(NOT_PERMITTED) {
+        true => IpFault::NotPermitted(errors),
+        false => IpFault::Failed(errors),
+    }))
 }
 
 fn read_aside(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
@@ -278,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_says_why() {
-        let failed = run(&["address", "replace", "no-address", "dev", "lo"]).unwrap_err();
+        let failed = run(&["address", "replace", "no-address", "dev", "lo"]).unwrap_err().to_string();
         assert!(failed.starts_with("`ip address replace no-address dev lo`: "), "{failed}");
     }
 }

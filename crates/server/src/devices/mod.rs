@@ -10,13 +10,13 @@ mod ip;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use node::floating::{AddressOn, AddressWork, Devices};
+use node::floating::{AddressOn, AddressWork, DeviceTrouble, Devices};
 use rt::sync::{Sender, oneshot};
 
 /// A task, the time when it was handed over, and the channel for its result.
 ///
 /// An address is held for its lifetime from that time on, however long earlier tasks take.
-type QueuedWork = (AddressWork, Instant, Sender<Result<(), String>>);
+type QueuedWork = (AddressWork, Instant, Sender<Result<(), DeviceTrouble>>);
 
 /// Access to this machine's network devices.
 ///
@@ -33,9 +33,8 @@ pub fn devices() -> std::io::Result<Devices> {
         let (answer, answered) = oneshot();
         let is_given = give.send((work, Instant::now(), answer)).is_ok();
         Box::pin(async move {
-            let gone =
-                || Err("the thread that manages network devices has ended; restart the node".to_owned());
-            if is_given { answered.await.unwrap_or_else(|_| gone()) } else { gone() }
+            let gone = Err(DeviceTrouble::ThreadGone);
+            if is_given { answered.await.unwrap_or(gone) } else { gone }
         })
     }))
 }
@@ -65,7 +64,7 @@ pub fn take_off_all(addresses: &[AddressOn], limit: Duration) {
     }
 }
 
-fn carry_out(work: &AddressWork, handed_over: Instant) -> Result<(), String> {
+fn carry_out(work: &AddressWork, handed_over: Instant) -> Result<(), DeviceTrouble> {
     match work {
         AddressWork::PutOn { on, lasts, announce } => {
             let device = ip::put_on(on, handed_over + *lasts)?;

@@ -3,6 +3,8 @@
 //! The time is divided into equal parts. The mean growth of a part gives the forecast; the spread of the
 //! parts gives its confidence interval (Student's t).
 
+use serde::{Deserialize, Serialize};
+
 /// The number of parts of the time, at least and at most.
 const PARTS_MIN: u64 = 4;
 const PARTS_MAX: u64 = 7;
@@ -17,7 +19,7 @@ const KNOWN_MIN: u64 = 4 * HOUR;
 /// With less history the forecast warns that it is unreliable over weeks.
 const KNOWN_LITTLE: u64 = 2 * DAY;
 /// A pool that will be full within this time causes a warning.
-const SOON: f64 = 30.0 * DAY as f64;
+const SOON: u64 = 30 * DAY;
 /// A time beyond this is not named.
 const FAR: f64 = 3.0 * YEAR;
 const YEAR: f64 = 365.0 * DAY as f64;
@@ -35,8 +37,8 @@ pub struct Filling<'a> {
     pub size: f64,
 }
 
-/// The forecast of a pool.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The forecast of a pool. Nodes report it to each other as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forecast {
     /// Seconds between the first and the last known value.
     pub known: u64,
@@ -45,7 +47,8 @@ pub struct Forecast {
 }
 
 /// How a pool's usage will continue.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Outlook {
     /// There is too little history.
     Unknown,
@@ -56,13 +59,13 @@ pub enum Outlook {
     /// The pool is filling up.
     Fuller {
         /// Bytes per day.
-        growth: f64,
+        growth: u64,
         /// Seconds until the pool is full.
-        likely: f64,
+        likely: u64,
         /// Seconds until then at the fast end of the 80 % confidence interval.
-        soonest: f64,
-        /// The same at the slow end. Infinite: the pool may not fill up at all.
-        latest: f64,
+        soonest: u64,
+        /// The same at the slow end; `None`: the pool may not fill up at all.
+        latest: Option<u64>,
     },
 }
 
@@ -97,12 +100,12 @@ impl Filling<'_> {
         let squares: f64 = growth.iter().map(|one| (one - mean).powi(2)).sum();
         let margin = (squares / (parts - 1.0) / parts).sqrt() * LIKELY[growth.len() - PARTS_MIN as usize];
         let left = (self.size - used).max(0.0);
-        let time = |rate: f64| if rate > 0.0 { left / rate * seconds } else { f64::INFINITY };
+        let time = |rate: f64| (left / rate * seconds).round() as u64;
         Outlook::Fuller {
-            growth: mean / seconds * DAY as f64,
+            growth: (mean / seconds * DAY as f64).round() as u64,
             likely: time(mean),
             soonest: time(mean + margin),
-            latest: time(mean - margin),
+            latest: (mean > margin).then(|| time(mean - margin)),
         }
     }
 }
@@ -139,16 +142,21 @@ impl Forecast {
                     true => " With so little history, a forecast over weeks is unreliable.",
                     false => "",
                 };
-                let growth = size(growth);
+                let (growth, likely, soonest) = (size(growth as f64), likely as f64, soonest as f64);
+                let latest = latest.map_or(f64::INFINITY, |seconds| seconds as f64);
                 if soonest > FAR {
                     return format!(
                         "{past}, it grew by {growth} per day: full in years at this rate.{rough}"
                     );
                 }
-                let likely = if likely > FAR { "years".to_owned() } else { rounded(likely) };
+                let likely = match rounded(likely) {
+                    _ if likely > FAR => "years".to_owned(),
+                    today if likely < DAY as f64 => today,
+                    later => format!("about {later}"),
+                };
                 let range = range(soonest, latest);
                 format!(
-                    "{past}, it grew by {growth} per day. At this rate it will be full in about {likely} ({range}).{rough}"
+                    "{past}, it grew by {growth} per day. At this rate it will be full in {likely} ({range}).{rough}"
                 )
             }
         }
@@ -225,8 +233,10 @@ mod tests {
         let Outlook::Fuller { growth, likely, soonest, latest } = forecast.outlook else {
             panic!("{forecast:?}")
         };
-        assert!((growth / GIB - 10.0).abs() < 0.01 && (likely / DAY as f64 - 63.0).abs() < 0.1);
-        assert!(soonest <= likely && likely <= latest && latest - soonest < HOUR as f64);
+        assert!((growth as f64 / GIB - 10.0).abs() < 0.01);
+        assert!(likely.abs_diff(63 * DAY) < DAY / 10);
+        let latest = latest.unwrap();
+        assert!(soonest <= likely && likely <= latest && latest - soonest < HOUR);
     }
 
     #[test]
@@ -250,7 +260,7 @@ mod tests {
     fn a_pool_that_may_be_full_soon_is_marked() {
         assert!(hours(169, |hour| Some(700.0 + hour as f64)).is_soon());
         let full = hours(169, |hour| Some(850.0 + hour as f64));
-        assert!(full.is_soon() && full.text().contains("less than a day"), "{}", full.text());
+        assert!(full.is_soon() && full.text().contains("full in less than a day ("), "{}", full.text());
     }
 
     #[test]

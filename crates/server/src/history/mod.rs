@@ -21,7 +21,7 @@ use std::{fs, io};
 use rt::sync::{Sender, oneshot};
 use serde::{Deserialize, Serialize};
 
-pub use self::forecast::{Filling, Outlook};
+pub use self::forecast::{Filling, Forecast, Outlook};
 use self::ring::{Ring, Shape};
 use self::row::Mean;
 pub use self::row::{POOLS_MAX, PoolUse, Row, Value};
@@ -102,7 +102,9 @@ impl Window {
 
 /// The history cannot be read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its history cannot be read now: the disk of its data directory is slow, or too many requests wait")]
+#[error(
+    "its history cannot be read now: the disk of its data directory is slow, or too many requests are waiting"
+)]
 pub struct Unavailable;
 
 impl History {

@@ -56,7 +56,7 @@ pub(super) fn here(control: &Control) -> Vec<AddressHere> {
     post, path = "/v1/floating-ips", tag = "cluster", operation_id = "add_address",
     request_body = FloatingAddressAdd,
     responses(
-        (status = CREATED, description = "The address; a node takes it over in a moment", body = FloatingAddress),
+        (status = CREATED, description = "The address; a node takes it over shortly", body = FloatingAddress),
         (status = NOT_FOUND, description = "`node_not_found`"),
         (status = CONFLICT, description = "`address_exists`; `address_unreadable`: a later version wrote an address whose portal group this node cannot read"),
     ),
@@ -133,9 +133,7 @@ struct NodeReports {
 impl NodeReports {
     /// The reports of this node and of those that have answered.
     fn new(control: &Control, answers: Answers) -> NodeReports {
-        let read =
-            |text: &str| serde_json::from_str::<Vec<AddressHere>>(text).map_err(|error| error.to_string());
-        let (theirs, _) = answers.each(read);
+        let (theirs, _) = answers.each(|text| serde_json::from_str::<Vec<AddressHere>>(text));
         let mut here: BTreeMap<u16, Vec<AddressHere>> =
             theirs.into_iter().map(|theirs| (theirs.node, theirs.has)).collect();
         here.insert(control.number(), control.addresses_here());
@@ -165,7 +163,7 @@ impl NodeReports {
     fn troubles_of(&self, address: IpAddr) -> Vec<AddressTrouble> {
         let of_node = |(node, all): (&u16, &Vec<AddressHere>)| {
             let here = all.iter().find(|here| here.address == address)?;
-            let text = here.trouble.clone()?;
+            let text = here.trouble.as_ref()?.to_string();
             Some(AddressTrouble { node: *node, node_name: self.name(*node), text })
         };
         self.here.iter().filter_map(of_node).collect()
@@ -210,20 +208,18 @@ fn shown_unreadable(address: String) -> FloatingAddress {
 
 #[cfg(test)]
 mod tests {
+    use ::node::floating::DeviceTrouble;
+
     use super::*;
 
     #[test]
     fn the_holder_says_whether_it_has_it() {
         let address: IpAddr = "192.0.2.10".parse().unwrap();
-        let here = |is_reached, trouble: Option<&str>| AddressHere {
-            address,
-            is_reached,
-            trouble: trouble.map(str::to_owned),
-        };
+        let here = |is_reached, trouble| AddressHere { address, is_reached, trouble };
         let said = NodeReports {
             here: BTreeMap::from([
                 (1, vec![here(true, None)]),
-                (2, vec![here(false, Some("no device"))]),
+                (2, vec![here(false, Some(DeviceTrouble::ThreadGone))]),
                 (3, Vec::new()),
             ]),
             names: BTreeMap::from([(2, "san2".to_owned())]),
@@ -241,7 +237,8 @@ mod tests {
             [1, 2, 3, 4].map(|node| state(Some(node))),
             [AddressState::Held, AddressState::Taking, AddressState::Taking, AddressState::Unknown,]
         );
-        let trouble = AddressTrouble { node: 2, node_name: "san2".into(), text: "no device".into() };
+        let trouble =
+            AddressTrouble { node: 2, node_name: "san2".into(), text: DeviceTrouble::ThreadGone.to_string() };
         assert_eq!(said.troubles_of(address), [trouble]);
         assert_eq!(said.troubles_of("192.0.2.11".parse().unwrap()), []);
     }

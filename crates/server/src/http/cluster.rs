@@ -90,9 +90,9 @@ pub(super) async fn create_token(
 
 /// Lets this node join the cluster that issued the token.
 ///
-/// Its targets, LUN maps, host groups and volumes become the cluster's. If names, IQNs, LUNs or secrets
-/// collide, all collisions are listed, nothing is changed, and the token stays valid. A node that is in a
-/// cluster which has never had another node leaves that one.
+/// Its targets, LUN maps, host groups and volumes become part of the cluster. If names, IQNs, LUNs or secrets
+/// collide, all collisions are listed, nothing is changed, and the token stays valid. A node whose cluster
+/// has never had another node leaves that cluster.
 #[utoipa::path(
     post, path = "/v1/cluster/join", tag = "cluster", operation_id = "join_cluster",
     request_body = ClusterJoin,
@@ -142,9 +142,7 @@ pub(super) async fn remove(
 }
 
 /// What is lost with the cluster CA key, and how to keep it.
-const KEY_GOES: &str = "the cluster CA key is on the node that created the cluster, in its data directory: put \
-                        authority-key.pem and authority.pem from cluster/CLUSTER-NODE, or a copy of them, \
-                        into cluster/CLUSTER-NODE of a node that stays, and restart that node";
+const KEY_GOES: &str = "the cluster CA key is in the data directory of the node that created the cluster: copy authority-key.pem and authority.pem from cluster/CLUSTER-NODE there to cluster/CLUSTER-NODE of a node that stays, and restart that node";
 
 fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     let name = &removal.name;
@@ -188,7 +186,7 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`"),
-        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is not an address of the node, or none would be left for data"),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is not an address of the node, or no address would be left for data"),
     ),
 )]
 pub(super) async fn keep_link_for(

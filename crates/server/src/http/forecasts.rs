@@ -12,7 +12,7 @@ use super::input::Parameters;
 use super::peers::{QueriedNodes, Whose};
 use super::refusal::Refusal;
 use super::state::State;
-use crate::history::{Filling, Outlook, Window};
+use crate::history::{self as kept, Filling, Outlook, Window};
 
 /// The whole history.
 const SECONDS: u64 = 7 * 86_400;
@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(300);
 const USED: &str = "pool_used_bytes";
 const SIZE: &str = "pool_size_bytes";
 
-/// When pools of the queried node, or of others, will be full if they keep filling as in the last days.
+/// When pools of the queried node, or of others, will be full if they keep filling as in the last seven days.
 ///
 /// The forecast is a straight line through the data of the last seven days, at least four hours of them; how
 /// uneven the growth was determines the uncertainty. It covers the first 16 pools of each node that were open
@@ -42,12 +42,12 @@ pub(super) async fn list(
     Extracted(state): Extracted<State>,
     Parameters(whose): Parameters<Whose>,
 ) -> Result<Json<List<Forecast>>, Refusal> {
-    let (items, missing) = of(&state, whose.asked()?).await?;
-    Ok(Json(List { items, missing }))
+    let (pools, missing) = of(&state, whose.asked()?).await?;
+    Ok(Json(List { items: pools.into_iter().map(OfPool::shown).collect(), missing }))
 }
 
 /// The forecasts of the nodes that are asked, and the nodes that do not answer.
-async fn of(state: &State, asked: QueriedNodes) -> Result<(Vec<Forecast>, Vec<Missing>), Refusal> {
+async fn of(state: &State, asked: QueriedNodes) -> Result<(Vec<OfPool>, Vec<Missing>), Refusal> {
     let now = unix_now();
     let window = Window::of(now, now.saturating_sub(SECONDS), now, POINTS);
     let wanted = [USED, SIZE].map(str::to_owned).into();
@@ -66,41 +66,55 @@ pub(super) async fn watch(state: State) {
 /// Looks for pools of this node that will be full soon. If the history cannot be read, what was known stays.
 pub(super) async fn look(state: &State) {
     match of(state, QueriedNodes::This).await {
-        Ok((forecasts, _)) => {
-            let soon = forecasts.into_iter().filter(|forecast| forecast.soon);
-            state.opened.note_full_soon(soon.map(|forecast| (forecast.pool, forecast.text)).collect());
+        Ok((pools, _)) => {
+            let soon = pools.into_iter().filter(|of| of.forecast.is_soon());
+            state.opened.note_full_soon(soon.map(|of| (of.pool, of.forecast)).collect());
         }
         Err(refusal) => tracing::debug!(code = refusal.code(), "no forecast of this node's pools"),
     }
 }
 
-fn forecasts(series: &[HistorySeries], step: u32) -> Vec<Forecast> {
+/// The forecast of a pool.
+struct OfPool {
+    pool: String,
+    node: u16,
+    node_name: String,
+    forecast: kept::Forecast,
+}
+
+impl OfPool {
+    fn shown(self) -> Forecast {
+        let OfPool { pool, node, node_name, forecast } = self;
+        let (growth_per_day, times) = match forecast.outlook {
+            Outlook::Unknown => (None, None),
+            Outlook::Still | Outlook::NotFuller => (Some(0), None),
+            Outlook::Fuller { growth, likely, soonest, latest } => {
+                (Some(growth), Some((likely, soonest, latest)))
+            }
+        };
+        Forecast {
+            pool,
+            node,
+            node_name,
+            known_s: forecast.known,
+            growth_per_day,
+            full_in_s: times.map(|(likely, ..)| likely),
+            soonest_s: times.map(|(_, soonest, _)| soonest),
+            latest_s: times.and_then(|(.., latest)| latest),
+            soon: forecast.is_soon(),
+            text: forecast.text(),
+        }
+    }
+}
+
+fn forecasts(series: &[HistorySeries], step: u32) -> Vec<OfPool> {
     let of = |name: &'static str| series.iter().filter(move |one| one.series == name);
     let of_pool = |used: &HistorySeries| {
         let pool = used.pool.clone()?;
         let size = of(SIZE).find(|size| size.node == used.node && size.pool == used.pool)?;
         let size = size.points.iter().copied().flatten().next_back()?;
         let forecast = Filling { step: step.into(), used: &used.points, size }.forecast();
-        let (growth, times) = match forecast.outlook {
-            Outlook::Unknown => (None, None),
-            Outlook::Still | Outlook::NotFuller => (Some(0.0), None),
-            Outlook::Fuller { growth, likely, soonest, latest } => {
-                (Some(growth), Some((likely, soonest, latest)))
-            }
-        };
-        let time = |seconds: f64| seconds.is_finite().then_some(seconds.round() as u64);
-        Some(Forecast {
-            pool,
-            node: used.node,
-            node_name: used.node_name.clone(),
-            known_s: forecast.known,
-            growth_per_day: growth.map(|bytes| bytes.round() as u64),
-            full_in_s: times.and_then(|(likely, ..)| time(likely)),
-            soonest_s: times.and_then(|(_, soonest, _)| time(soonest)),
-            latest_s: times.and_then(|(.., latest)| time(latest)),
-            soon: forecast.is_soon(),
-            text: forecast.text(),
-        })
+        Some(OfPool { pool, node: used.node, node_name: used.node_name.clone(), forecast })
     };
     of(USED).filter_map(of_pool).collect()
 }
@@ -136,7 +150,8 @@ mod tests {
             // The size of this pool is unknown.
             series(USED, 3, |hour| hour * GIB),
         ];
-        let [first, second]: [Forecast; 2] = forecasts(&all, 3600).try_into().unwrap();
+        let shown: Vec<Forecast> = forecasts(&all, 3600).into_iter().map(OfPool::shown).collect();
+        let [first, second]: [Forecast; 2] = shown.try_into().unwrap();
         let whose = (first.pool.as_str(), first.node, first.node_name.as_str());
         assert_eq!(whose, ("fast", 1, "san1"));
         assert_eq!((first.known_s, first.soon), ((HOURS - 1) * 3600, true));

@@ -84,8 +84,8 @@ struct Question {
 
 /// Performance history of the last seven days, of the queried node or others.
 ///
-/// Each node keeps values of ten seconds for six hours, and of a minute for seven days. Steps are as short as
-/// `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`,
+/// Each node keeps ten-second values for six hours, and one-minute values for seven days. Steps are as short
+/// as `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`,
 /// `read_bytes`, `write_bytes` (all volumes, per second), `read_mean_us`, `write_mean_us`, `read_p99_us`,
 /// `write_p99_us` (the highest within ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean
 /// of the node's cores), `out_of_sync_bytes` (of all copies of the cluster known to the node: of several

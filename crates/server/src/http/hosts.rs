@@ -167,9 +167,13 @@ pub(super) async fn delete(
             known(&control, &name)
         });
         let HostGroup { name, initiators, addresses, .. } = host.await?;
-        let (initiators, addresses) = (initiators.len(), addresses.len());
+        let counted = |count: usize, one: &str, several: &str| {
+            format!("{count} {}", if count == 1 { one } else { several })
+        };
         let steps = vec![format!(
-            "host group {name} is deleted, with {initiators} initiator names and {addresses} addresses"
+            "host group {name} is deleted, with {} and {}",
+            counted(initiators.len(), "initiator name", "initiator names"),
+            counted(addresses.len(), "address", "addresses")
         )];
         return Ok(dry_run::would(steps, Vec::new()));
     }

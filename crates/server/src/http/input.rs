@@ -69,7 +69,7 @@ pub(super) fn limit_of(asked: Option<usize>, usual: usize, most: usize) -> Resul
 /// 413: it is longer than [`BODY_BYTES_MAX`].
 pub(super) async fn whole(body: Body) -> Result<Bytes, Refusal> {
     to_bytes(body, BODY_BYTES_MAX).await.map_err(|_| {
-        let detail = format!("the request body was not read: the limit is {BODY_BYTES_MAX} bytes");
+        let detail = format!("the request body was not read: the limit is {} MiB", BODY_BYTES_MAX >> 20);
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
     })
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::node::control::QUERY_DEADLINE;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::state::State;
@@ -32,6 +32,27 @@ const _: () = assert!(ANSWER_DEADLINE.as_millis() < QUERY_DEADLINE.as_millis());
 pub(super) enum About {
     Events,
     Audit,
+}
+
+/// Why a node has not answered a question. Nodes send it to each other as JSON; texts in it are errors of the
+/// system.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Unanswered {
+    #[error("it already has {0} such requests waiting, or is stopping")]
+    TooMany(usize),
+    #[error("it is stopping")]
+    Stopping,
+    #[error("it did not answer within {0} ms")]
+    Late(u64),
+    #[error("{0} reads of its audit log are already in progress")]
+    AuditBusy(usize),
+    #[error("its audit log cannot be read: {0}")]
+    AuditUnreadable(String),
+    #[error("its version does not understand the request: {0}")]
+    NotUnderstood(String),
+    #[error("its answer cannot be read: {0}")]
+    Strange(String),
 }
 
 /// A question on its way from core 0.
@@ -60,12 +81,12 @@ impl Inquiries {
         let (answer, answered) = rt::sync::oneshot();
         let given = QueuedQuestion { about, question: question.to_owned(), answer };
         if self.sender.try_send(given).is_err() {
-            return refused(format!("it already has {WAITING_MAX} such requests waiting, or is stopping"));
+            return refused(Unanswered::TooMany(WAITING_MAX));
         }
         match rt::timeout(ANSWER_DEADLINE, answered).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(rt::sync::Closed)) => refused("it is stopping".to_owned()),
-            Err(rt::Elapsed) => refused(format!("it did not answer within {ANSWER_DEADLINE:?}")),
+            Ok(Err(rt::sync::Closed)) => refused(Unanswered::Stopping),
+            Err(rt::Elapsed) => refused(Unanswered::Late(ANSWER_DEADLINE.as_millis() as u64)),
         }
     }
 }
@@ -81,9 +102,7 @@ pub(super) async fn answer_all(state: State) {
             About::Audit => {
                 // The disk may hang: then further questions are refused instead of blocking more threads.
                 let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-                    let reason =
-                        format!("{READS_AT_ONCE_MAX} reads of its audit log are already in progress");
-                    answer.send(refused(reason));
+                    answer.send(refused(Unanswered::AuditBusy(READS_AT_ONCE_MAX)));
                     continue;
                 };
                 let access = Arc::clone(&state.access);
@@ -99,17 +118,17 @@ pub(super) async fn answer_all(state: State) {
 /// Parses another node's answer.
 ///
 /// # Errors
-/// Why there is none, as text of the other node or of this one.
-pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let answer: Result<Result<T, String>, _> = serde_json::from_str(text);
-    answer.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}")))
+/// Why there is none.
+pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, Unanswered> {
+    let answer: Result<Result<T, Unanswered>, _> = serde_json::from_str(text);
+    answer.unwrap_or_else(|error| Err(Unanswered::Strange(error.to_string())))
 }
 
-fn refused(reason: String) -> String {
+fn refused(reason: Unanswered) -> String {
     written::<()>(&Err(reason))
 }
 
-fn written<T: Serialize>(answer: &Result<T, String>) -> String {
+fn written<T: Serialize>(answer: &Result<T, Unanswered>) -> String {
     serde_json::to_string(answer).expect("texts and numbers can be written as JSON")
 }
 
@@ -120,9 +139,8 @@ mod tests {
     #[test]
     fn an_answer_is_read_as_it_was_written() {
         assert_eq!(read::<Vec<u64>>(&written(&Ok(vec![1_u64, 2]))), Ok(vec![1, 2]));
-        assert_eq!(read::<Vec<u64>>(&refused("it is stopping".into())), Err("it is stopping".to_owned()));
-        let strange = read::<Vec<u64>>("[]").unwrap_err();
-        assert!(strange.starts_with("its answer cannot be read: "), "{strange}");
+        assert_eq!(read::<Vec<u64>>(&refused(Unanswered::Stopping)), Err(Unanswered::Stopping));
+        assert!(matches!(read::<Vec<u64>>("[]"), Err(Unanswered::Strange(_))));
     }
 
     #[test]
@@ -139,6 +157,6 @@ mod tests {
         assert!((0..WAITING_MAX).all(given));
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answer = tokio.block_on(inquiries.answer(About::Audit, ""));
-        assert!(read::<Vec<u64>>(&answer).unwrap_err().contains("or is stopping"), "{answer}");
+        assert_eq!(read::<Vec<u64>>(&answer), Err(Unanswered::TooMany(WAITING_MAX)));
     }
 }

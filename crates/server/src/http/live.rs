@@ -89,7 +89,7 @@ impl Live {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// `all`; absent: the node that is asked.
+    /// `all`; absent: the queried node.
     #[serde(default)]
     node: Option<String>,
 }

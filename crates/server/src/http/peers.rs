@@ -208,11 +208,15 @@ impl Answers {
     }
 
     /// The answer of each node as parsed by `read`, and the nodes that did not answer.
-    pub(super) fn each<T>(self, read: impl Fn(&str) -> Result<T, String>) -> (Vec<Theirs<T>>, Vec<Missing>) {
+    pub(super) fn each<T, E: ToString>(
+        self,
+        read: impl Fn(&str) -> Result<T, E>,
+    ) -> (Vec<Theirs<T>>, Vec<Missing>) {
         let (mut all, mut missing) = (Vec::new(), Vec::new());
         for (node, answer) in self.answers {
             let node_name = self.names.get(&node).cloned().unwrap_or_default();
-            match answer.map_err(|error| error.to_string()).and_then(|text| read(&text)) {
+            let answer = answer.map_err(|error| error.to_string());
+            match answer.and_then(|text| read(&text).map_err(|error| error.to_string())) {
                 Ok(has) => all.push(Theirs { node, node_name, has }),
                 Err(reason) => missing.push(Missing { node, node_name, reason }),
             }

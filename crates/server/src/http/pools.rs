@@ -3,6 +3,7 @@
 mod would;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -182,9 +183,9 @@ pub(super) async fn add_disk(
 
 /// Removes a disk from a pool while it is in use.
 ///
-/// If nothing lies on the disk, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
-/// first: what lies on it, of thick and log volumes and of the maps of copies, moves to the other disks while
-/// hosts use the volumes, even after a restart of the node. `cancel` keeps the disk.
+/// If the disk holds no data, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
+/// first: the data of thick and log volumes and the dirty maps of copies move to the other disks while hosts
+/// use the volumes, even after a restart of the node. `cancel` keeps the disk.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/remove-disk", tag = "pools", operation_id = "remove_disk",
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),
@@ -192,7 +193,7 @@ pub(super) async fn add_disk(
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`, `disk_not_found`"),
-        (status = CONFLICT, description = "`disk_in_use`: thick volumes lie on it whose extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted`"),
+        (status = CONFLICT, description = "`disk_in_use`: it holds thick volumes whose extents are too large to move; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted`"),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`: the other disks have too little free space"),
     ),
 )]
@@ -227,7 +228,7 @@ pub(super) async fn remove_disk(
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`"),
-        (status = CONFLICT, description = "`pool_not_grown`: no disk is larger, or not by enough"),
+        (status = CONFLICT, description = "`pool_not_grown`: no disk has grown enough"),
         (status = UNPROCESSABLE_ENTITY, description = "`disk_too_large`"),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`: a file is preallocated, and its file system has too little space"),
     ),
@@ -465,7 +466,7 @@ fn shown(pool: PoolStatus, node: u16, node_name: String) -> Pool {
             name: pool.name,
             id: None,
             state: PoolState::Unavailable,
-            reason: Some(reason),
+            reason: Some(reason.to_string()),
             total: 0,
             free: 0,
             used: 0,
@@ -498,7 +499,8 @@ fn open_pool(name: String, open: Open, node: u16, node_name: String) -> Pool {
     let since = |age| SystemTime::now().checked_sub(age)?.duration_since(UNIX_EPOCH).ok();
     let failed = open.failed.iter().map(|disk| {
         let since = since(disk.age).unwrap_or_default().as_secs();
-        (disk.path.clone(), DiskFailure { error: disk.error.clone(), since })
+        let error = io::Error::from_raw_os_error(disk.errno).to_string();
+        (disk.path.clone(), DiskFailure { error, since })
     });
     let mut failed: BTreeMap<PathBuf, DiskFailure> = failed.collect();
     let reasons: Vec<String> = failed
@@ -508,11 +510,9 @@ fn open_pool(name: String, open: Open, node: u16, node_name: String) -> Pool {
     let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
     let disk = |disk: store::DiskUsage| PoolDisk {
         failure: failed.remove(&disk.path),
-        leaving: open
-            .leaving
-            .as_ref()
-            .filter(|leaving| leaving.path == disk.path)
-            .map(|leaving| DiskLeaving { left: leaving.left.0, problem: leaving.problem.clone() }),
+        leaving: open.leaving.as_ref().filter(|leaving| leaving.path == disk.path).map(|leaving| {
+            DiskLeaving { left: leaving.left.0, problem: leaving.problem.as_ref().map(ToString::to_string) }
+        }),
         path: text(&disk.path),
         id: Some(disk.id.to_string()),
         total: disk.total.0,

@@ -89,7 +89,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(target.await?)))
 }
 
-/// Changes a target's alias, or its CHAP credentials. What is absent stays the same; `null` removes it.
+/// Changes a target's alias, or its CHAP credentials. Absent fields stay the same; `null` removes the value.
 /// Sessions continue: a new secret takes effect at the next login.
 #[utoipa::path(
     patch, path = "/v1/targets/{name}", tag = "targets", operation_id = "change_target",

@@ -102,7 +102,7 @@ const OF_LOGS: [LogFigure; 10] = [
     (
         "ursa_pool_log_moved_bytes_total",
         Kind::Counter,
-        "The part of ursa_pool_log_written_bytes_total that is data which the cleaner moved.",
+        "The part of ursa_pool_log_written_bytes_total that is data moved by the cleaner.",
         |space| space.written_moved,
     ),
     (
@@ -114,10 +114,12 @@ const OF_LOGS: [LogFigure; 10] = [
     (
         "ursa_pool_log_repaired_blocks_total",
         Kind::Counter,
-        "Unreadable blocks of the maps of log volumes that were replaced with their second copy when the node opened the logs.",
+        "Unreadable blocks of the block maps of log volumes that were replaced with their second copy when the node opened the logs.",
         |space| space.state_repaired,
     ),
-    ("ursa_pool_log_memory_bytes", Kind::Gauge, "Memory of the maps of log volumes.", |space| space.memory),
+    ("ursa_pool_log_memory_bytes", Kind::Gauge, "Memory of the block maps of log volumes.", |space| {
+        space.memory
+    }),
 ];
 
 fn of_logs(text: &mut Text, pools: &[PoolStatus]) {
@@ -133,7 +135,7 @@ fn of_logs(text: &mut Text, pools: &[PoolStatus]) {
 
 /// The memory that all log volumes share.
 pub(super) fn maps(text: &mut Text, MapMemory { used, limit }: MapMemory) {
-    let help = "Memory of the maps of all log volumes.";
+    let help = "Memory of the block maps of all log volumes.";
     text.family("ursa_map_memory_bytes", Kind::Gauge, help).sample(&[], used.0);
     let help = "Limit of ursa_map_memory_bytes: the setting map-max.";
     text.family("ursa_map_memory_limit_bytes", Kind::Gauge, help).sample(&[], limit.0);

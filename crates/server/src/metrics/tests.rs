@@ -346,7 +346,8 @@ fn a_core_is_a_label() {
 
 #[test]
 fn a_pool_that_is_not_open_is_down() {
-    let closed = node::control::PoolStatus { name: "p".into(), paths: vec![], state: Err("gone".into()) };
+    let state = Err(node::control::NotOpen::Silent(std::time::Duration::ZERO));
+    let closed = node::control::PoolStatus { name: "p".into(), paths: vec![], state };
     let text = written(|text| pools::write(text, &[closed]));
     assert!(text.contains("ursa_pool_state{pool=\"p\",state=\"unavailable\"} 1\n"), "{text}");
     assert!(!text.contains("ursa_pool_free_bytes{"), "{text}");

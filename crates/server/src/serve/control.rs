@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use node::Handle;
-use node::control::StartError;
+use node::control::{Handoff, StartError};
 use rt::CoreId;
 use rt::sync::Receiver;
 use rt::uring::CoreStats;
@@ -126,17 +126,19 @@ impl Control {
     }
 }
 
-/// How often the watcher is checked and its handoff updated.
+/// How often the watcher is checked.
 const GUARD_EVERY: Duration = Duration::from_millis(500);
 
 /// Keeps a watcher process running for as long as there are other nodes.
 async fn guard(node: Handle, mut farewell: oneshot::Receiver<()>) {
-    let mut guarded = Guarded::default();
+    let (mut guarded, mut handoff) = (Guarded::default(), None);
+    let mut next = std::pin::pin!(next_handoff(node.clone(), None));
     loop {
-        if let Ok(handoff) = node.call(|control| async move { control.handoff() }).await {
-            guarded.keep(handoff);
-        }
         tokio::select! {
+            newer = &mut next => {
+                handoff = newer;
+                next.set(next_handoff(node.clone(), handoff.clone()));
+            }
             told = &mut farewell => {
                 if told.is_ok() {
                     guarded.farewell();
@@ -145,6 +147,19 @@ async fn guard(node: Handle, mut farewell: oneshot::Receiver<()>) {
             }
             () = tokio::time::sleep(GUARD_EVERY) => {}
         }
+        guarded.keep(handoff.clone());
+    }
+}
+
+/// The handoff, once it is another than the one that is known.
+async fn next_handoff(node: Handle, known: Option<Handoff>) -> Option<Handoff> {
+    loop {
+        let known = known.clone();
+        if let Ok(handoff) = node.call(|control| control.next_handoff(known)).await {
+            return handoff;
+        }
+        // The node is starting or stopping.
+        tokio::time::sleep(GUARD_EVERY).await;
     }
 }
 

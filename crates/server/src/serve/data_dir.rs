@@ -40,9 +40,9 @@ pub enum DataDirError {
         source: io::Error,
     },
     #[error(
-        "only {free} bytes are free at {path}, too few for a first pool: free some space, choose another directory with --data-dir, or start without a pool (--pool-size 0)"
+        "only {free} is free at {path}, too little for a first pool: free some space, choose another directory with --data-dir, or start without a pool (--pool-size 0)"
     )]
-    Full { path: PathBuf, free: u64 },
+    Full { path: PathBuf, free: ByteLen },
 }
 
 /// The default data directory: for root, where services keep their state; for other users, in their home.
@@ -153,7 +153,7 @@ pub fn first_pool_size(data_dir: &Path) -> Result<ByteLen, DataDirError> {
     let space = statvfs(data_dir)
         .map_err(|error| DataDirError::Make { path: data_dir.to_owned(), source: error.into() })?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
-    half_of(free).ok_or(DataDirError::Full { path: data_dir.to_owned(), free })
+    half_of(free).ok_or(DataDirError::Full { path: data_dir.to_owned(), free: ByteLen(free) })
 }
 
 fn half_of(free: u64) -> Option<ByteLen> {

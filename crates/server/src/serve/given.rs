@@ -85,7 +85,7 @@ pub struct Given {
     #[arg(long, value_name = "SIZE")]
     pub ram_max: Option<Size>,
 
-    /// Memory for the maps of log volumes [default: 1G]
+    /// Memory for the block maps of log volumes [default: 1G]
     #[arg(long, value_name = "SIZE")]
     pub map_max: Option<Size>,
 

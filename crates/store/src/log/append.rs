@@ -22,6 +22,7 @@ use super::record::{
     DATA_SLOTS_MAX, ENTRIES_MAX, Entry, Head, Layout, Stream, What, arrange, data_slots, in_a_row,
 };
 use super::segment::{Kind, Open};
+use super::space::RESERVE;
 use super::{Inner, LogTuning, Phase, Running, Usage};
 use crate::canary::{Canary, makes};
 use crate::error::SliceError;
@@ -171,7 +172,8 @@ impl Running {
     fn next_record(&mut self, tuning: &LogTuning) -> Option<(Head, Taken)> {
         let entries_left = self.entries_left(self.changes_max(tuning));
         let bounded = entries_left > 0 && self.since_freeze < self.replay_bytes() && self.keeps_pace();
-        let wants_data = self.append.has_data() && bounded && self.may_write_data() && !self.gathers();
+        let may_write = self.may_write_data() && !self.gathers() && !self.is_kept_for_control();
+        let wants_data = self.append.has_data() && bounded && may_write;
         let room = self.segments.rest(self.segments.hosts);
         let needed = if wants_data { 2 } else { 1 };
         if !wants_data && !self.append.has_control() && !self.append.word {
@@ -221,7 +223,12 @@ impl Running {
     }
 
     fn open_for_hosts(&mut self, data: bool) -> bool {
-        self.may_open_for_hosts(data) && self.open_next(Stream::Hosts)
+        let is_from_reserve = !data && self.segments.ready.len() <= RESERVE;
+        let opens = self.may_open_for_hosts(data) && self.open_next(Stream::Hosts);
+        if opens {
+            self.segments.hosts_from_reserve = is_from_reserve;
+        }
+        opens
     }
 
     /// How many entries the table has room for.
@@ -451,8 +458,8 @@ mod tests {
     use base::{Buf, ByteLen};
 
     use super::super::LogMemory;
+    use super::super::pace::DEBT_SLOTS_MAX;
     use super::super::segment::Zone;
-    use super::super::space::{DEBT_SLOTS_MAX, RESERVE};
     use super::super::tests::without_pool;
     use super::*;
     use crate::canary::make;
@@ -559,6 +566,12 @@ mod tests {
         assert_eq!(next(&mut state), Some(1), "no segments are short: it empties a zone");
     }
 
+    /// An UNMAP waits for a record.
+    fn unmap(state: &mut Running) {
+        let items = [Item::Zeros { block: 0, count: 1 }].into();
+        state.append.control.push_back(Request { branch: 1, items, durable: true, ticket: ticket(1) });
+    }
+
     /// However much data waits, UNMAP gets a segment, and so does the cleaner.
     #[test]
     fn data_leaves_the_last_segments_to_others() {
@@ -572,10 +585,27 @@ mod tests {
         }
         state.segments.seal_hosts();
         assert_eq!(next(&mut state), None);
-        let unmap = [Item::Zeros { block: 0, count: 1 }].into();
-        state.append.control.push_back(Request { branch: 1, items: unmap, durable: true, ticket: ticket(1) });
+        unmap(&mut state);
         assert!(next(&mut state).is_some() && !state.append.has_control());
         assert!(state.may_open_for_survivors() && state.open_next(Stream::Survivors));
+    }
+
+    /// Before, data filled the segment that UNMAP had got from the reserve, and the next UNMAP found none.
+    #[test]
+    fn data_does_not_follow_unmap_into_the_reserve() {
+        let mut state = running();
+        state.segments.seal_hosts();
+        state.segments.ready = (1..=RESERVE as u32).map(|segment| (segment, 7)).collect();
+        unmap(&mut state);
+        assert_eq!(next(&mut state), Some(1));
+        wait(&mut state, 9);
+        assert_eq!(next(&mut state), None);
+        unmap(&mut state);
+        assert_eq!(next(&mut state), Some(1), "the UNMAP only");
+        assert!(state.append.has_data());
+        // A root has announced another one, so that the reserve is whole.
+        state.segments.ready.push_back((9, 7));
+        assert_eq!(next(&mut state), Some(9));
     }
 
     /// Whole logs show it too rarely: they let hosts write no faster than the cleaner gains segments.

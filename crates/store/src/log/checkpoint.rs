@@ -1,9 +1,10 @@
 //! The checkpoint: merges the table of changes into the map, and writes a root.
 //!
 //! The table is frozen, and another one takes new changes. The frozen one is merged leaf by leaf, some leaves
-//! at a time; then everything is flushed, and a root is written. Only then may segments that are no longer
-//! needed be reused. A move by the cleaner counts only if the leaf still points at the old place: otherwise,
-//! the block was written meanwhile, and its new place is dead, too.
+//! at a time. Then leaves of sparse map segments are *evacuated*, as many as there is time for: they are
+//! written somewhere else. Then everything is flushed, and a root is written. Only then may segments that are
+//! no longer needed be reused. A move by the cleaner counts only if the leaf still points at the old place:
+//! otherwise, the block was written meanwhile, and its new place is dead, too.
 //!
 //! What a merge finds overwritten is dead, unless a snapshot needs it: then it goes into a leaf of that
 //! snapshot.
@@ -19,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Buf;
+use base::{Buf, Instant};
 use rt::{DiskError, Durability, join_all};
 
 use super::announce::NewRoot;
@@ -29,6 +30,7 @@ use super::handle::Returned;
 use super::leaf::{self, Era, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey};
 use super::marks::Restore;
 use super::merge::{Group, Merged, NOTHING};
+use super::pace::Steps;
 use super::place::{Place, SLOT_BYTES, Slots, Spot};
 use super::replay::{READ_AGAIN, READS_MAX};
 use super::root::Root;
@@ -43,9 +45,9 @@ pub(super) const STEP_LEAVES: usize = 32;
 /// How many bytes of leaves are written at a time.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// How long a checkpoint sweeps though something waits for it.
+/// How long a checkpoint sweeps though something waits for it, if that is no write of hosts.
 ///
-/// If it did not sweep at all then, a log that is always busy would never get rid of deleted volumes.
+/// Each checkpoint writes the state, which may take longer than many steps of a sweep.
 const SWEEP_AT_LEAST: Duration = Duration::from_secs(1);
 
 /// After the pool has not taken a zone back, the log keeps the others for this long: each attempt whose
@@ -55,9 +57,10 @@ const RETURN_AGAIN: Duration = Duration::from_secs(600);
 /// How many leaves of the directory are looked at in one step: *est.* 0.3 ms. Hosts wait meanwhile.
 const LOOK_LEAVES: usize = if cfg!(test) { 16 } else { 16 << 10 };
 
-/// The merge is this part of a checkpoint, in thousandths; then the state is encoded, and the rest is writing
-/// it. Only hosts that write more than the checkpoint lets them depend on it.
-const MERGE_PERMILLE: u64 = 750;
+/// The merge is this part of a checkpoint, in thousandths; then leaves are evacuated, the state is encoded,
+/// and the rest is writing it. Only hosts that write more than the checkpoint lets them depend on it.
+const MERGE_PERMILLE: u64 = 500;
+const EVACUATE_PERMILLE: u64 = 250;
 const ENCODE_PERMILLE: u64 = 100;
 
 /// Why a checkpoint did not complete.
@@ -75,6 +78,12 @@ pub(super) enum CheckpointError {
 
 /// Leaves that have been written, or are not needed any more.
 type Written = Vec<(LeafKey, Option<(LeafPlace, Leaf)>)>;
+
+/// The part of a checkpoint that frees what deleted volumes and snapshots have left.
+struct Sweep {
+    began: Instant,
+    steps: Steps,
+}
 
 /// Leaves that are written together.
 struct Batch {
@@ -106,17 +115,27 @@ impl Inner {
     }
 
     pub(super) async fn checkpoint(self: &Rc<Inner>) -> Result<(), CheckpointError> {
-        self.sweep_leaves().await?;
-        self.fold_snapshots().await?;
-        let below = {
+        if self.state.borrow().sweeping == Sweeping::Leaves {
+            let steps = self.state.borrow_mut().bound_sweep(&self.handle.tuning);
+            let mut sweep = Sweep { began: rt::now(), steps };
+            self.sweep_leaves(&mut sweep).await?;
+            self.fold_snapshots(&mut sweep).await?;
+        }
+        let (below, sparse, is_awaited) = {
             let mut state = self.state.borrow_mut();
+            let is_awaited = state.checkpoint_wanted;
             let below = state.freeze();
             state.bound_meanwhile(&self.handle.tuning);
-            below
+            (below, state.segments_to_evacuate(), is_awaited)
         };
+        // A full table may have kept hosts waiting, or the bounds of the sweep.
+        self.advance(0);
         let oldest = || self.state.borrow().append.in_flight.first().copied();
         self.changed.until(|| oldest().is_none_or(|oldest| oldest >= below) || self.ends()).await;
-        self.merge().await?;
+        let mut again = READS_MAX - 1;
+        let merged = self.merge(&mut again).await?;
+        let evacuation = Steps::of_evacuation(merged, is_awaited);
+        self.evacuate(&sparse, evacuation, &mut again).await?;
         let state_written = self.write_state().await?;
         if !makes(Canary::RootWithoutFlush) {
             self.flush_all().await?;
@@ -160,9 +179,6 @@ impl Inner {
     /// The leaves of deleted volumes that this checkpoint removes at most: as many as a full table may
     /// change.
     fn to_sweep(&self) -> Vec<LeafKey> {
-        if self.state.borrow().sweeping != Sweeping::Leaves {
-            return Vec::new();
-        }
         let gone = self.gone();
         let state = self.state.borrow();
         let all = |branch| (Era::first(branch), 0)..=(Era::new(branch, u32::MAX), u64::MAX);
@@ -171,14 +187,9 @@ impl Inner {
     }
 
     /// Removes leaves of deleted volumes from the map. Nothing is frozen yet, so hosts write meanwhile.
-    async fn sweep_leaves(self: &Rc<Inner>) -> Result<(), CheckpointError> {
-        let began = rt::now();
+    async fn sweep_leaves(self: &Rc<Inner>, sweep: &mut Sweep) -> Result<(), CheckpointError> {
         for keys in self.to_sweep().chunks(STEP_LEAVES) {
-            if self.ends() {
-                return Err(CheckpointError::Closed);
-            }
-            let is_waited_for = || self.state.borrow().is_checkpoint_due(&self.handle.tuning);
-            if rt::now() - began >= SWEEP_AT_LEAST && is_waited_for() {
+            if !self.sweeps_on(sweep)? {
                 return Ok(());
             }
             let leaves = join_all(keys.iter().map(|key| self.leaf(*key))).await;
@@ -196,13 +207,29 @@ impl Inner {
                 state.exhausted &= swept.dead.is_empty();
                 state.let_die(&swept);
             }
-            // In a log without a free segment, hosts' writes wait for what the cleaner gains from these, and
-            // nothing else would end the sweep for them.
-            self.tend();
-            // Leaves that are in memory have not waited for anything.
-            rt::next_turn().await;
+            self.end_step(sweep).await;
         }
         Ok(())
+    }
+
+    /// Whether a sweep makes another step.
+    fn sweeps_on(&self, sweep: &Sweep) -> Result<bool, CheckpointError> {
+        if self.ends() {
+            return Err(CheckpointError::Closed);
+        }
+        let has_time = rt::now() - sweep.began < SWEEP_AT_LEAST;
+        Ok(self.state.borrow().sweeps_on(&sweep.steps, has_time, &self.handle.tuning))
+    }
+
+    /// Called after each step of a sweep.
+    async fn end_step(self: &Rc<Inner>, sweep: &mut Sweep) {
+        sweep.steps.done += 1;
+        self.advance(sweep.steps.permille());
+        // In a log without a free segment, hosts' writes wait for what the cleaner gains from this step, and
+        // nothing else would end the sweep for them.
+        self.tend();
+        // Leaves that are in memory have not waited for anything.
+        rt::next_turn().await;
     }
 
     /// Lets hosts and the cleaner write what they may write now that the checkpoint has got this far.
@@ -213,41 +240,74 @@ impl Inner {
         }
     }
 
-    /// Merges the frozen table.
-    async fn merge(self: &Rc<Inner>) -> Result<(), CheckpointError> {
+    /// Merges the frozen table. Returns how many leaves it has written.
+    async fn merge(self: &Rc<Inner>, again: &mut u32) -> Result<usize, CheckpointError> {
         // Which zone was being emptied before a crash is not known.
         let recovers = self.phase.get() == Phase::Opening;
         let left = self.handle.leaving().filter(|_| recovers);
-        let mut others = self.to_evacuate().await;
-        others.extend(self.state.borrow().mending.keys());
+        let mut others: Vec<LeafKey> = self.state.borrow().mending.keys().copied().collect();
         others.sort_unstable_by_key(|(era, number)| Reverse((era.branch, *number, era.number)));
         let entries = |of: &dyn Fn(&Changes) -> usize| self.state.borrow().frozen.as_ref().map_or(0, of);
         let (all, mut done) = ((entries(&Changes::entries) + others.len()).max(1), 0);
-        let (mut from, mut again) = ((0, 0), READS_MAX - 1);
+        let (mut from, mut written) = ((0, 0), 0);
         loop {
             if self.ends() {
                 return Err(CheckpointError::Closed);
             }
             let groups = self.state.borrow().next_groups(from, &mut others);
-            let Some(last) = groups.last() else { return Ok(()) };
+            let Some(last) = groups.last() else { return Ok(written) };
             from = (last.key.0, last.key.1 + 1);
-            // A leaf that a range of zeros changes, or that is only written elsewhere, has no entry.
+            // A leaf that a range of zeros changes, or that is only written again, has no entry.
             let weight = |group: &Group| entries(&|frozen: &Changes| frozen.entries_of(group.key)).max(1);
             done += groups.iter().map(weight).sum::<usize>();
-            self.merge_groups(groups, left, &mut again).await?;
+            written += self.merge_groups(groups, left, again).await?;
             self.advance(done.min(all) as u64 * MERGE_PERMILLE / all as u64);
             // Leaves that are in memory and are only removed have not waited for anything.
             rt::next_turn().await;
         }
     }
 
-    /// Merges groups, and writes the leaves that have changed.
+    /// Writes leaves of map segments that are mostly empty, or in a zone that is being emptied, somewhere
+    /// else.
+    ///
+    /// All of them may be hundreds of steps of the disk, for which hosts would wait. So if they do, it writes
+    /// no more of them than keep the map from growing.
+    async fn evacuate(
+        self: &Rc<Inner>,
+        segments: &[u32],
+        mut steps: Steps,
+        again: &mut u32,
+    ) -> Result<(), CheckpointError> {
+        // A recovery takes no longer than it must.
+        if self.phase.get() == Phase::Opening {
+            return Ok(());
+        }
+        for keys in self.to_evacuate(segments).await {
+            for keys in keys.chunks(STEP_LEAVES) {
+                if self.ends() {
+                    return Err(CheckpointError::Closed);
+                }
+                if !self.state.borrow().evacuates_on(&steps, keys) {
+                    return Ok(());
+                }
+                let groups = keys.iter().map(|key| Group::evacuated(*key)).collect();
+                self.merge_groups(groups, None, again).await?;
+                steps.done += keys.len();
+                self.advance(MERGE_PERMILLE + EVACUATE_PERMILLE * steps.permille() / 1000);
+                // Leaves that are in memory and are only removed have not waited for anything.
+                rt::next_turn().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges groups, and writes the leaves that have changed. Returns how many it has written.
     async fn merge_groups(
         &self,
         mut groups: Vec<Group>,
         left: Option<u16>,
         again: &mut u32,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<usize, CheckpointError> {
         for round in 0.. {
             let unread: Vec<(usize, u32)> = {
                 let state = self.state.borrow();
@@ -290,7 +350,7 @@ impl Inner {
                         let log = self.handle.number;
                         tracing::error!(log, branch, era, leaf, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
                     }
-                    state.lose(&mut group, era);
+                    state.lose(&mut group, era, self.handle.blocks_of(branch));
                 }
                 state.merged(group, is_gone)
             };
@@ -300,19 +360,11 @@ impl Inner {
     }
 
     /// Frees what deleted snapshots held. Nothing is frozen yet, so hosts write meanwhile.
-    async fn fold_snapshots(self: &Rc<Inner>) -> Result<(), CheckpointError> {
-        if self.state.borrow().sweeping != Sweeping::Leaves {
-            return Ok(());
-        }
-        let began = rt::now();
+    async fn fold_snapshots(self: &Rc<Inner>, sweep: &mut Sweep) -> Result<(), CheckpointError> {
         let mut again = READS_MAX - 1;
         let mut left = self.state.borrow().changes_max(&self.handle.tuning) / 2;
         while left > 0 {
-            if self.ends() {
-                return Err(CheckpointError::Closed);
-            }
-            let is_waited_for = || self.state.borrow().is_checkpoint_due(&self.handle.tuning);
-            if rt::now() - began >= SWEEP_AT_LEAST && is_waited_for() {
+            if !self.sweeps_on(sweep)? {
                 return Ok(());
             }
             let groups = {
@@ -323,32 +375,35 @@ impl Inner {
             let Some(groups) = groups else { return Ok(()) };
             if groups.is_empty() {
                 // It has looked at some leaves, of which nothing is to be freed.
-                rt::next_turn().await;
+                self.end_step(sweep).await;
                 continue;
             }
             left = left.saturating_sub(groups.len());
             self.merge_groups(groups, None, &mut again).await?;
             self.state.borrow_mut().exhausted = false;
-            // As for what deleted volumes have left.
-            self.tend();
-            rt::next_turn().await;
+            self.end_step(sweep).await;
         }
         Ok(())
     }
 
-    /// The leaves of map segments that are mostly empty, or in a zone that is being emptied. They are written
-    /// elsewhere.
-    async fn to_evacuate(&self) -> Vec<LeafKey> {
-        let segments = self.state.borrow().segments_to_evacuate();
-        let (mut keys, mut from) = (Vec::new(), Bound::Unbounded);
+    /// The leaves in each of these segments that can be evacuated: not if one there could not be read.
+    async fn to_evacuate(&self, segments: &[u32]) -> Vec<Vec<LeafKey>> {
+        let segments: Vec<u32> = {
+            let state = self.state.borrow();
+            let can_be = |segment: &&u32| {
+                state.segments.used.get(*segment).is_some_and(|used| used.live > 0 && !used.stuck)
+            };
+            segments.iter().filter(can_be).copied().collect()
+        };
+        let (mut keys, mut from) = (vec![Vec::new(); segments.len()], Bound::Unbounded);
         while !segments.is_empty() && !self.ends() {
             // Only a checkpoint changes the directory.
             let last = {
                 let state = self.state.borrow();
                 let mut last = None;
                 for (key, place) in state.leaves.range((from, Bound::Unbounded)).take(LOOK_LEAVES) {
-                    if segments.contains(&place.segment) {
-                        keys.push(*key);
+                    if let Some(index) = segments.iter().position(|segment| *segment == place.segment) {
+                        keys[index].push(*key);
                     }
                     last = Some(*key);
                 }
@@ -380,8 +435,8 @@ impl Inner {
     }
 
     /// Writes leaves. Then all of them take effect at once: reads of a snapshot find a block in the one or
-    /// the other.
-    async fn write_leaves(&self, merged: Vec<Merged>) -> Result<(), CheckpointError> {
+    /// the other. Returns how many there are, without those that are not needed any more.
+    async fn write_leaves(&self, merged: Vec<Merged>) -> Result<usize, CheckpointError> {
         let mut batch: Option<Batch> = None;
         let mut written = Written::new();
         for (key, spots) in merged.iter().flat_map(|group| &group.leaves) {
@@ -405,10 +460,11 @@ impl Inner {
             batch.bytes.extend_from_slice(&bytes);
         }
         self.write_batch(batch, &mut written).await?;
+        let count = written.iter().filter(|(_, place)| place.is_some()).count();
         let mut state = self.state.borrow_mut();
         written.into_iter().for_each(|(key, place)| state.take_in(key, place));
         merged.iter().for_each(|group| state.let_die(group));
-        Ok(())
+        Ok(count)
     }
 
     async fn write_batch(&self, batch: Option<Batch>, written: &mut Written) -> Result<(), CheckpointError> {
@@ -566,7 +622,7 @@ impl Running {
 
     /// Map segments whose leaves are written elsewhere: those in a zone that is being emptied, and the
     /// emptiest ones of those that are mostly empty.
-    fn segments_to_evacuate(&self) -> BTreeSet<u32> {
+    fn segments_to_evacuate(&self) -> Vec<u32> {
         let grains = self.segments.slots * SLOT_GRAINS;
         let fits = |used: &Used| used.kind == Kind::Map && !used.open && !used.stuck && used.live > 0;
         let emptied = self.segments.emptied_zone().into_iter();
@@ -579,7 +635,9 @@ impl Running {
             .collect();
         sparse.sort_unstable();
         let sparse = sparse.into_iter().map(|(_, segment)| segment);
-        emptied.map(|(segment, _)| *segment).chain(sparse).take(EVACUATED_MAX).collect()
+        let emptied: Vec<u32> = emptied.map(|(segment, _)| *segment).collect();
+        let elsewhere = sparse.filter(|segment| !emptied.contains(segment));
+        emptied.iter().copied().chain(elsewhere).take(EVACUATED_MAX).collect()
     }
 
     /// What is left of a leaf whose volume was deleted: nothing. `leaf` is `None` if it cannot be read.

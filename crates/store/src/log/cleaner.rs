@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use base::{Buf, Chain};
-use rt::join_all;
+use rt::{Task, join_all};
 
 use super::append::Survivor;
 use super::pack::is_intact;
@@ -20,7 +20,7 @@ use crate::canary::{Canary, makes};
 
 /// Slots that a step reads: 1 MiB.
 ///
-/// Each step waits for the disk twice, and smaller steps would spend most of their time on that.
+/// Each step waits for the disk, and smaller steps would spend most of their time on that.
 const STEP_SLOTS: usize = 256;
 
 const _: () = assert!(STEP_SLOTS > DATA_SLOTS_MAX, "a step reads the longest record as a whole");
@@ -28,6 +28,13 @@ const _: () = assert!(STEP_SLOTS > DATA_SLOTS_MAX, "a step reads the longest rec
 /// A victim must yield at least 1/`GAIN_PART` of its slots, net of the heads of survivors. A log that is not
 /// full always has one that yields a twelfth.
 const GAIN_PART: u32 = 16;
+
+/// Slots of a victim that are being read.
+struct Window {
+    generation: u64,
+    count: usize,
+    read: Task<Result<Buf, ()>>,
+}
 
 impl Inner {
     /// Runs the cleaner as a task. The caller has set the flag for it.
@@ -76,7 +83,7 @@ impl Inner {
 
     /// Gathers what is live in a segment, and writes it. Some may stay gathered, to fill a record with blocks
     /// of the next victim.
-    async fn clean(self: &Rc<Inner>, victim: u32, gathered: &mut Vec<Survivor>) -> Result<(), ()> {
+    pub(super) async fn clean(self: &Rc<Inner>, victim: u32, gathered: &mut Vec<Survivor>) -> Result<(), ()> {
         let _pinned = self.pin(victim);
         let (slots, live) = {
             let state = self.state.borrow();
@@ -108,7 +115,7 @@ impl Inner {
         gathered: &mut Vec<Survivor>,
     ) -> Result<bool, ()> {
         let slots = self.handle.slots() as usize;
-        let mut slot = 0;
+        let (mut slot, mut ahead) = (0, None);
         while slot < slots && self.goes_on() {
             let is_emptied = self.state.borrow().is_emptied(victim);
             if is_emptied && self.state.borrow().checkpointing {
@@ -120,26 +127,17 @@ impl Inner {
                 return Ok(false);
             }
             self.changed.until(|| self.state.borrow().cleaner_keeps_pace() || !self.goes_on()).await;
-            let window = STEP_SLOTS.min(slots - slot);
-            let (generation, is_live) = {
-                let state = self.state.borrow();
-                let Some(used) = state.segments.used.get(&victim) else { return Ok(true) };
-                if used.live == 0 {
-                    return Ok(true);
-                }
-                (used.generation, used.has_live(slot as u16, (slot + window) as u16))
-            };
-            // If nothing in the window is live, the head alone shows where the next head is.
-            let count = if is_live { window } else { 1 };
-            let place = Place::new(victim, slot as u16);
-            let Some((disk, _, at)) = self.locate(place) else { return Ok(true) };
-            let Ok(mut bytes) = disk.read(at, Buf::uncleared(count * SLOT_BYTES)).await else {
-                self.is_stuck(victim);
-                slot += 1;
+            let window = ahead.take().or_else(|| self.read_window(victim, slot));
+            let Some(Window { generation, count, read }) = window else { return Ok(true) };
+            // What the disk cannot read of it is zeros, and is found to be bad below. All else is moved.
+            let Ok(mut bytes) = read.await else {
+                (slot..slot + count).for_each(|slot| self.is_bad(Place::new(victim, slot as u16)));
+                slot += count;
                 continue;
             };
-            let done = self.gather(victim, generation, slot, &mut bytes, gathered).await;
-            slot += done;
+            slot += self.gather(victim, generation, slot, &mut bytes, gathered).await;
+            // While what is live in this one is written. Hosts may wait for both.
+            ahead = self.read_window(victim, slot);
             let before = quarters(gathered);
             self.write_gathered(gathered, DATA_SLOTS_MAX).await?;
             let written = before.saturating_sub(quarters(gathered));
@@ -148,6 +146,23 @@ impl Inner {
             rt::yield_now().await;
         }
         Ok(true)
+    }
+
+    /// Begins to read a victim from `slot` on. `None`: nothing is left to be moved.
+    fn read_window(self: &Rc<Inner>, victim: u32, slot: usize) -> Option<Window> {
+        let window = STEP_SLOTS.min((self.handle.slots() as usize).saturating_sub(slot));
+        let (generation, is_live) = {
+            let state = self.state.borrow();
+            let used = state.segments.used.get(&victim).filter(|used| used.live > 0 && window > 0)?;
+            (used.generation, used.has_live(slot as u16, (slot + window) as u16))
+        };
+        // If nothing in the window is live, the head alone shows where the next head is.
+        let count = if is_live { window } else { 1 };
+        // The log does not end before its I/O.
+        let inner = Rc::clone(self);
+        let place = Place::new(victim, slot as u16);
+        let read = rt::spawn(async move { inner.read_slots(place, count).await.map_err(drop) });
+        Some(Window { generation, count, read })
     }
 
     /// Gathers the live blocks from what was read of a victim at `slot`. Returns how many slots were
@@ -168,9 +183,7 @@ impl Inner {
             let Some(head) = head.filter(|head| head.generation == generation && head.place == place) else {
                 // Walks from head to head do not come to live slots in between: what says which blocks these
                 // are has rotted. Without a note of that, the segment would be cleaned again and again.
-                if self.state.borrow().segments.has_live(place) {
-                    self.is_stuck(victim);
-                }
+                self.is_bad(place);
                 done += 1;
                 continue;
             };
@@ -192,7 +205,7 @@ impl Inner {
                     self.effort.spend(1);
                 }
                 if !is_intact(stored, from.size(), crc) {
-                    self.is_stuck(victim);
+                    self.is_bad(from);
                     continue;
                 }
                 let data = Buf::copy_of(stored).share();
@@ -204,9 +217,10 @@ impl Inner {
         done
     }
 
-    /// Marks a segment with an unreadable block: both stay where they are until the block is repaired.
-    fn is_stuck(&self, segment: u32) {
-        self.state.borrow_mut().segments.set_stuck(segment);
+    /// Marks a slot with an unreadable block, if that is live: it and its segment stay where they are until
+    /// the block is written again.
+    fn is_bad(&self, slot: Place) {
+        self.state.borrow_mut().segments.set_bad(slot);
     }
 
     /// Writes gathered blocks as long as they fill records, or there are at least `least` of them.

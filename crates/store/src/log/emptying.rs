@@ -101,11 +101,13 @@ impl Running {
         self.segments.is_unused(zone) || used.any(|(_, used)| changes(used))
     }
 
-    /// How much is left on the disk that is leaving: zones, and segments in use of the one that is being
-    /// emptied.
-    pub(super) fn left_on_disk(&self) -> (usize, Option<usize>) {
+    /// How much is left on the disk that is leaving: zones, and, of the one that is being emptied, segments in
+    /// use and grains of leaves there. (A checkpoint may evacuate some leaves of a segment, and the next one
+    /// the others.)
+    pub(super) fn left_on_disk(&self) -> (usize, Option<u64>) {
+        let left = |used: &Used| 1 + if used.kind == Kind::Map { u64::from(used.live) } else { 0 };
         let emptied = self.segments.emptied_zone();
-        let used = emptied.map(|zone| self.segments.used_in(zone).count());
+        let used = emptied.map(|zone| self.segments.used_in(zone).map(|(_, used)| left(used)).sum());
         (self.segments.on_leaving_disk(), used)
     }
 
@@ -180,7 +182,7 @@ impl Inner {
 
     /// Whatever a checkpoint has changed on the disk that is leaving, another one may bring the log further.
     /// One that has changed nothing would be followed by others forever.
-    pub(super) fn leave_on(&self, before: (usize, Option<usize>)) {
+    pub(super) fn leave_on(&self, before: (usize, Option<u64>)) {
         let mut state = self.state.borrow_mut();
         if state.left_on_disk() != before {
             state.stock_changed = true;

@@ -1,9 +1,10 @@
 //! What the pool and the core that runs a log share, because they may be different cores.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use base::ByteLen;
 use rt::CoreId;
 use rt::sync::{Sender, oneshot};
 
@@ -103,6 +104,8 @@ pub(crate) struct Lender {
     requests: Mutex<Option<VecDeque<Request>>>,
     unanswered: AtomicU64,
     freed: AtomicU64,
+    /// See [`Lender::set_relied_on`].
+    relied_on: AtomicU16,
     pub(crate) bell: Bell,
 }
 
@@ -112,12 +115,19 @@ impl Default for Lender {
             requests: Mutex::new(Some(VecDeque::new())),
             unanswered: AtomicU64::new(0),
             freed: AtomicU64::new(0),
+            relied_on: AtomicU16::new(u16::MAX),
             bell: Bell::default(),
         }
     }
 }
 
 impl Lender {
+    /// Notes that the durable catalog relies on the content of this many logs, the first ones: it has a
+    /// volume there that is not about to be resynced in full. Until the first call, it may be all of them.
+    pub(crate) fn set_relied_on(&self, logs: u16) {
+        self.relied_on.store(logs, Ordering::Release);
+    }
+
     /// Sends a request. If the pool is gone, the request is dropped, which counts as a refusal.
     pub(crate) fn ask(&self, request: Request) {
         if let Some(requests) = &mut *lock(&self.requests) {
@@ -227,6 +237,8 @@ struct Shared {
     member: Weak<Member>,
     /// A volume was deleted since the log last checked.
     fewer_branches: bool,
+    /// See [`LogHandle::lacks_records`].
+    lacks_records: bool,
 }
 
 /// What the pool and a volume's slice in a log share.
@@ -236,6 +248,8 @@ pub(crate) struct Branch {
     stored: AtomicU64,
     /// Bytes of the volume's blocks that are not zeros.
     mapped: AtomicU64,
+    /// Bytes of the volume's slice.
+    len: AtomicU64,
     /// Blocks are compressed from now on.
     compresses: AtomicBool,
 }
@@ -425,6 +439,23 @@ impl LogHandle {
         lock(&self.shared).open_on.is_some()
     }
 
+    /// Whether nobody relies on what the log holds: each of its volumes is a copy that the durable catalog
+    /// calls blank or older, so that all of it is resynced from another copy.
+    pub(super) fn may_lack_records(&self) -> bool {
+        self.number >= self.lender.relied_on.load(Ordering::Acquire)
+    }
+
+    /// Notes whether the log was refused only because records are missing.
+    pub(super) fn set_lacks_records(&self, lacks: bool) {
+        lock(&self.shared).lacks_records = lacks;
+    }
+
+    /// Whether the log was refused when it was last opened, only because records are missing that were
+    /// acknowledged as durable.
+    pub(crate) fn lacks_records(&self) -> bool {
+        lock(&self.shared).lacks_records
+    }
+
     /// Waits until an earlier opening of the log has ended.
     pub(crate) async fn ended(&self) {
         loop {
@@ -494,20 +525,21 @@ impl LogHandle {
         lock(&self.shared).zones.remove(&number);
     }
 
-    pub(crate) fn add_branch(&self, branch: u32, compresses: bool) {
-        {
-            let mut shared = lock(&self.shared);
-            shared.branches.entry(branch).or_default();
-            shared.next_branch = shared.next_branch.max(branch + 1);
-        }
-        self.set_compresses(branch, compresses);
+    /// Notes a branch: how long the volume's slice is in this log, and whether its blocks are compressed from
+    /// now on.
+    pub(crate) fn set_branch(&self, branch: u32, len: ByteLen, compresses: bool) {
+        let mut shared = lock(&self.shared);
+        let known = shared.branches.entry(branch).or_default();
+        known.len.store(len.0, Ordering::Relaxed);
+        known.compresses.store(compresses, Ordering::Relaxed);
+        shared.next_branch = shared.next_branch.max(branch + 1);
     }
 
-    /// Sets whether blocks of a branch are compressed from now on.
-    pub(crate) fn set_compresses(&self, branch: u32, compresses: bool) {
-        if let Some(branch) = self.branch(branch) {
-            branch.compresses.store(compresses, Ordering::Relaxed);
-        }
+    /// How many blocks the volume of a branch has in this log, the last one perhaps in part. Of a deleted
+    /// volume this is not known, and may be any number.
+    pub(super) fn blocks_of(&self, branch: u32) -> u64 {
+        let len = |branch: Arc<Branch>| branch.len.load(Ordering::Relaxed).div_ceil(SLOT_BYTES as u64);
+        self.branch(branch).map_or(u64::MAX, len)
     }
 
     /// What is known of a branch; `None` if its volume was deleted.

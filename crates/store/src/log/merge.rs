@@ -50,6 +50,12 @@ impl Group {
         Group { key, folds: true, retired, hidden, ..Group::default() }
     }
 
+    /// A leaf that is only written somewhere else. If the frozen table changes it, that has been merged.
+    pub(super) fn evacuated(key: LeafKey) -> Group {
+        let (era, number) = key;
+        Group { key: (era.branch, number), forced: vec![era.number], ..Group::default() }
+    }
+
     pub(super) fn leaf(&self, era: u32) -> LeafKey {
         (Era::new(self.key.0, era), self.key.1)
     }
@@ -323,7 +329,7 @@ impl Running {
     /// nothing is left.
     pub(super) fn merged(&self, group: Group, is_gone: bool) -> Merged {
         let heirs = self.heirs(&group);
-        let Group { key, forced, retired, hidden, mut leaves, is_written, has_left, .. } = group;
+        let Group { key, forced, retired, hidden, mut leaves, is_changed, is_written, has_left, .. } = group;
         let (branch, number) = key;
         let first = number * LEAF_BLOCKS;
         let mut dead = Vec::new();
@@ -334,7 +340,9 @@ impl Running {
         };
         let mut changed: BTreeSet<u32> = forced.into_iter().collect();
         let mut moved_away = Vec::new();
-        for (_, block, moved) in self.frozen.iter().flat_map(|frozen| frozen.moves_of(key)) {
+        // If not, they have been merged already, or there are none.
+        let frozen = self.frozen.iter().filter(|_| is_changed);
+        for (_, block, moved) in frozen.flat_map(|frozen| frozen.moves_of(key)) {
             let index = (block - first) as usize;
             let owner = leaves.iter().find(|(_, spots)| is_at(spots[index], moved.from)).map(|(era, _)| *era);
             let owner = owner.filter(|_| self.segments.is_set(moved.from));
@@ -483,23 +491,25 @@ impl Running {
             self.segments.clear(moved.to.place.run(1));
             // It has not been overwritten, and its segment is the same.
             if self.is_orphan(*moved) {
-                self.segments.set_stuck(moved.from.segment);
+                self.segments.set_bad(moved.from);
             }
         }
         lost
     }
 
-    /// Takes a leaf of a group for lost: it names no block any more. All of them count as its branch's,
-    /// because none reads as zeros.
-    pub(super) fn lose(&mut self, group: &mut Group, era: u32) {
+    /// Takes a leaf of a group for lost: it names no block any more. All of them that the slice has, of `len`
+    /// blocks, count as its branch's, because none reads as zeros. Those by which it grows later do.
+    pub(super) fn lose(&mut self, group: &mut Group, era: u32, len: u64) {
         let key = group.leaf(era);
         let (blocks, quarters) = self.leaves.get(&key).map_or((0, 0), |place| (place.blocks, place.quarters));
+        let count = len.saturating_sub(key.1 * LEAF_BLOCKS).min(LEAF_BLOCKS);
         self.used.entry(key.0.branch).or_default().add(Usage {
-            blocks: LEAF_BLOCKS - u64::from(blocks),
-            quarters: LEAF_BLOCKS * u64::from(SLOT_QUARTERS) - u64::from(quarters),
+            blocks: count.saturating_sub(blocks.into()),
+            quarters: (count * u64::from(SLOT_QUARTERS)).saturating_sub(quarters.into()),
         });
-        let lost = Spot::At(Stored::lost(self.disk_of_leaf(key)));
-        group.leaves.insert(era, Box::new([lost; LEAF_BLOCKS as usize]));
+        let mut spots = NOTHING;
+        spots[..count as usize].fill(Spot::At(Stored::lost(self.disk_of_leaf(key))));
+        group.leaves.insert(era, Box::new(spots));
         // Also if it was only searched: a moved block that it named dies in both places.
         group.forced.push(era);
     }
@@ -608,7 +618,7 @@ mod tests {
             assert_eq!(read.len(), 101, "it may be anywhere");
             let lost = state.leave_unread(&mut group, None, false);
             assert_eq!(lost.is_empty(), leaves);
-            lost.into_keys().for_each(|era| state.lose(&mut group, era));
+            lost.into_keys().for_each(|era| state.lose(&mut group, era, u64::MAX));
             let merged = state.merged(group, false);
             assert_eq!(eras(&merged), if leaves { vec![] } else { vec![50] });
             state.let_die(&merged);
@@ -616,6 +626,24 @@ mod tests {
             assert!(!state.segments.is_set(stored(6).place));
             assert_eq!(state.segments.stuck, if leaves { 2 } else { 0 });
         }
+    }
+
+    /// A checkpoint evacuates leaves after its merge. A leaf of a snapshot may be among them that has a block
+    /// of which another version was moved.
+    #[test]
+    fn moves_that_have_been_merged_do_not_count_for_evacuated_leaves() {
+        let (mut state, _) = with_a_moved_block();
+        // The merge has found the block in the leaf of another era.
+        state.segments.clear(stored(5).place.run(1));
+        let mut group = Group::evacuated((Era::new(1, 50), 0));
+        assert_eq!(state.unread(&group), [50]);
+        let mut spots = NOTHING;
+        spots[9] = Spot::At(stored(7));
+        state.keep(&mut group, 50, spots);
+        assert!(state.unread(&group).is_empty());
+        let merged = state.merged(group, false);
+        assert_eq!(eras(&merged), [50]);
+        assert!(merged.dead.is_empty(), "the new place is live");
     }
 
     /// What a deleted snapshot had goes to another one, which would be lost for that.

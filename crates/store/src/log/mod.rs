@@ -32,6 +32,7 @@ mod lines;
 pub(crate) mod marks;
 mod memory;
 mod merge;
+mod pace;
 pub(crate) mod pack;
 pub(crate) mod place;
 mod queue;
@@ -72,11 +73,12 @@ use changes::Changes;
 use effort::Effort;
 use leaf::{Era, LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
 use marks::Marks;
+use pace::Meanwhile;
 use place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots};
 use queue::Append;
+use replay::RecoveryError;
 use root::Run;
 use segment::{Segments, Zone};
-use space::Meanwhile;
 use state::LeafPlace;
 
 /// The bounds of a log. The same for every log of a pool, whatever it holds.
@@ -312,6 +314,7 @@ impl Log {
         logs.retain(|log| log.strong_count() > 0);
         let open = logs.iter().filter_map(Weak::upgrade).find(|log| Arc::ptr_eq(&log.inner.handle, handle));
         if let Some(log) = open {
+            log.inner.open_again();
             return log;
         }
         handle.claim(rt::core());
@@ -368,8 +371,25 @@ impl Inner {
         }
         self.handle.begin();
         self.begun.set(true);
+        self.recover_and_serve().await;
+    }
+
+    /// Recovers a log again that was refused, if nobody relies on what it lacks any more. Slices without
+    /// blocks may have kept it open.
+    fn open_again(self: &Rc<Inner>) {
+        let may_open = self.handle.lacks_records() && self.handle.may_lack_records();
+        if self.phase.get() == Phase::Refused && may_open {
+            self.phase.set(Phase::Opening);
+            self.state.replace(Running::new(&self.handle));
+            let inner = Rc::clone(self);
+            rt::spawn(async move { inner.recover_and_serve().await }).detach();
+        }
+    }
+
+    async fn recover_and_serve(self: Rc<Inner>) {
         match self.recover().await {
             Ok(()) => {
+                self.handle.set_lacks_records(false);
                 self.take_reserves();
                 self.take_zones();
                 self.phase.set(Phase::Open);
@@ -384,6 +404,7 @@ impl Inner {
             Err(error) => {
                 let log = self.handle.number;
                 tracing::error!(log, %error, "a log cannot be opened: its volumes are offline");
+                self.handle.set_lacks_records(matches!(error, RecoveryError::RecordMissing(_)));
                 self.phase.set(Phase::Refused);
                 self.tell_stays();
                 self.give_up_memory();

@@ -439,11 +439,7 @@ impl Inner {
     }
 
     /// Reads the leaf of a block from the disk although it is in memory, which is where all other reads find
-    /// it; if the volume was restored, each that may name the block. Returns the error if the disk cannot
-    /// read it, and whether it has been written again.
-    ///
-    /// Until then it stays in memory: a checkpoint that found it neither there nor on the disk would lose
-    /// what it says.
+    /// it. Returns the error if the disk cannot read it, and whether it has been written again.
     ///
     /// # Errors
     /// [`Unread::Offline`].
@@ -452,26 +448,52 @@ impl Inner {
         branch: u32,
         block: u64,
     ) -> Result<Option<(Unread, bool)>, Unread> {
-        let (eras, number) = {
-            let marks = &self.state.borrow().marks;
-            (marks.eras_under(branch, marks.now(branch)), block / LEAF_BLOCKS)
-        };
-        for era in eras {
-            let found = self.check_one((Era::new(branch, era), number), block).await?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
+        let key = (Era::new(branch, self.state.borrow().marks.now(branch)), block / LEAF_BLOCKS);
+        // If it is not in memory, the read of a block checks it.
+        let is_known = self.state.borrow().cache.peek(key).is_some();
+        if is_known { self.check_leaf_of(key, block).await } else { Ok(None) }
     }
 
-    async fn check_one(self: &Rc<Inner>, key: LeafKey, block: u64) -> Result<Option<(Unread, bool)>, Unread> {
+    /// The same for leaves of a branch's snapshots and former lines with these numbers, most of which reads of
+    /// the branch do not need: those that are not in memory are read, too.
+    ///
+    /// # Errors
+    /// [`Unread::Offline`].
+    pub(super) async fn check_leaves_of_snapshots(
+        self: &Rc<Inner>,
+        branch: u32,
+        numbers: Range<u64>,
+    ) -> Result<Vec<(Unread, bool)>, Unread> {
+        let keys: Vec<LeafKey> = {
+            let state = self.state.borrow();
+            let marks = &state.marks;
+            let former = marks.lines(branch).filter(|line| *line != marks.now(branch));
+            let eras = marks.of(branch).iter().map(|mark| mark.era).chain(former);
+            let eras = eras.map(|era| Era::new(branch, era));
+            let of_era = |era: Era| state.leaves.range((era, numbers.start)..(era, numbers.end));
+            eras.filter(|_| !numbers.is_empty()).flat_map(of_era).map(|(key, _)| *key).collect()
+        };
+        let mut found = Vec::new();
+        for key in keys {
+            found.extend(self.check_leaf_of(key, key.1 * LEAF_BLOCKS).await?);
+        }
+        Ok(found)
+    }
+
+    /// Reads a leaf from the disk. If the disk cannot read it, one that is in memory is written again.
+    ///
+    /// Until then it stays in memory: a checkpoint that found it neither there nor on the disk would lose
+    /// what it says.
+    async fn check_leaf_of(
+        self: &Rc<Inner>,
+        key: LeafKey,
+        block: u64,
+    ) -> Result<Option<(Unread, bool)>, Unread> {
         loop {
             let (place, leaf) = {
                 let state = self.state.borrow();
                 let Some(place) = state.leaves.get(&key).copied() else { return Ok(None) };
-                let Some(leaf) = state.cache.peek(key) else { return Ok(None) };
-                (place, leaf)
+                (place, state.cache.peek(key))
             };
             let read = self.leaf_on_disk(key, place).await;
             if self.state.borrow().leaves.get(&key) != Some(&place) {
@@ -484,6 +506,7 @@ impl Inner {
                 Err(error) => error,
             };
             let unread = self.lost(&error, block, Some(place));
+            let Some(leaf) = leaf else { return Ok(Some((unread, false))) };
             self.state.borrow_mut().mending.insert(key, leaf);
             let is_mended = self.merge_all().await.is_ok();
             return Ok(Some((unread, is_mended)));

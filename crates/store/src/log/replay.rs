@@ -2,7 +2,8 @@
 //!
 //! The segments that the root announces are scanned from head to head, and slot by slot where there is none.
 //! Every intact record is taken, in the order of sequence numbers. Records that a later record knew to be
-//! durable must be there; otherwise the log is damaged and is not opened. Before the log acknowledges
+//! durable must be there; otherwise the log is damaged, and is opened only if nobody relies on its data
+//! ([`LogHandle::may_lack_records`](super::LogHandle::may_lack_records)). Before the log acknowledges
 //! anything again, everything is merged and a new root is written.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,18 +98,18 @@ struct Findings {
 impl Inner {
     /// Recovers the log's state. Afterwards it may serve.
     pub(super) async fn recover(self: &Rc<Inner>) -> Result<(), RecoveryError> {
-        let mut found = self.find().await;
+        let mut replayed = self.find_and_replay(false).await;
         // A read failure may be temporary.
-        for _ in 1..READS_MAX {
-            if found.is_ok() || self.closing.get() {
+        for attempt in 2..=READS_MAX {
+            if replayed.is_ok() || self.closing.get() {
                 break;
             }
             rt::sleep(READ_AGAIN).await;
             self.state.replace(Running::new(&self.handle));
-            found = self.find().await;
+            let may_lack_records = attempt == READS_MAX && self.handle.may_lack_records();
+            replayed = self.find_and_replay(may_lack_records).await;
         }
-        let (root, findings) = found?;
-        self.state.borrow_mut().replay(&root, findings)?;
+        replayed?;
         // If so, the catalog is older than the log. The branch would pass for that of a deleted volume, and
         // its data would be removed, or show up in the next new volume.
         if let Some(newer) = self.state.borrow().next_branch(self.handle.next_branch()) {
@@ -122,7 +123,13 @@ impl Inner {
         Ok(checkpoint?)
     }
 
-    /// Reads the root, the state and the records. Changes nothing on the disks.
+    /// Reads all that there is, and applies it. Changes nothing on the disks.
+    async fn find_and_replay(&self, may_lack_records: bool) -> Result<(), RecoveryError> {
+        let (root, findings) = self.find().await?;
+        self.state.borrow_mut().replay(&root, findings, may_lack_records)
+    }
+
+    /// Reads the root, the state and the records.
     async fn find(&self) -> Result<(Root, Findings), RecoveryError> {
         let root = self.read_root().await?;
         let state = self.read_state(&root).await?;
@@ -340,14 +347,28 @@ fn is_whole(head: &Head, bytes: &mut [u8]) -> bool {
 
 impl super::Running {
     /// Applies what was found.
-    fn replay(&mut self, root: &Root, findings: Findings) -> Result<(), RecoveryError> {
+    ///
+    /// With `may_lack_records`, blocks whose newest record is missing become older than they were. All that
+    /// the map says of them is still there: what it names is not written over before the next root.
+    fn replay(
+        &mut self,
+        root: &Root,
+        findings: Findings,
+        may_lack_records: bool,
+    ) -> Result<(), RecoveryError> {
         let Findings { records, durable_below, newest_root } = findings;
         if newest_root > root.number {
             return Err(RecoveryError::OlderRoot);
         }
         let missing = (root.sequence..durable_below).find(|sequence| !records.contains_key(sequence));
         if let Some(missing) = missing.filter(|_| !makes(Canary::HoleIgnored)) {
-            return Err(RecoveryError::RecordMissing(missing));
+            if !may_lack_records {
+                return Err(RecoveryError::RecordMissing(missing));
+            }
+            tracing::error!(
+                missing,
+                "a log lacks records that were acknowledged as durable: it is opened, because all volumes in it are about to be resynced in full"
+            );
         }
         let generations: BTreeMap<u32, u64> =
             root.replay.iter().map(|replay| (replay.segment, replay.generation)).collect();

@@ -55,8 +55,10 @@ pub(crate) struct Used {
     /// The cleaner has been through the segment, with records below this one. 0: it has not, or there was a
     /// root since.
     pub cleaned: u64,
-    /// The cleaner found a block that it cannot read: the segment stays as it is.
+    /// The cleaner found a block that it cannot read: the segment stays as it is until that block is dead.
     pub stuck: bool,
+    /// The slots of these blocks, if the segment is stuck because of blocks in it.
+    pub bad: Vec<u16>,
     /// A root says that the segment is free, but reads are still under way.
     pub released: bool,
 }
@@ -146,6 +148,8 @@ pub(crate) struct Segments {
     /// Announced by the durable root: segments, in the order of use, and their generations.
     pub ready: VecDeque<(u32, u64)>,
     pub hosts: Option<Open>,
+    /// The hosts' segment was begun from the reserve, for a request without data.
+    pub hosts_from_reserve: bool,
     pub survivors: Option<Open>,
     pub map: Option<Open>,
     /// How many quarters of slots are live in all segments.
@@ -171,6 +175,7 @@ impl Segments {
             free: Vec::new(),
             ready: VecDeque::new(),
             hosts: None,
+            hosts_from_reserve: false,
             survivors: None,
             map: None,
             live: 0,
@@ -296,6 +301,7 @@ impl Segments {
     pub(crate) fn unstick(&mut self, zone: u32) {
         for (_, used) in self.used.range_mut(zone * self.zone_segments..(zone + 1) * self.zone_segments) {
             self.stuck -= u64::from(std::mem::take(&mut used.stuck));
+            used.bad.clear();
         }
     }
 
@@ -349,6 +355,7 @@ impl Segments {
             readers: 0,
             cleaned: 0,
             stuck: false,
+            bad: Vec::new(),
             released: false,
         };
         self.used.insert(segment, used);
@@ -362,6 +369,17 @@ impl Segments {
             self.stuck += u64::from(!std::mem::replace(&mut used.stuck, true));
             // The next root does not free it, though the cleaner may have been through it.
             used.cleaned = 0;
+        }
+    }
+
+    /// Marks the segment of a slot with a live block that cannot be read, until that block is dead.
+    pub(crate) fn set_bad(&mut self, slot: Place) {
+        if !self.has_live(slot) {
+            return;
+        }
+        self.set_stuck(slot.segment);
+        if let Some(used) = self.used.get_mut(&slot.segment).filter(|used| !used.bad.contains(&slot.slot)) {
+            used.bad.push(slot.slot);
         }
     }
 
@@ -441,6 +459,13 @@ impl Segments {
             }
             at += count;
         }
+        if !needed && used.stuck {
+            let mut bad = std::mem::take(&mut used.bad);
+            bad.retain(|slot| used.has_live(*slot, slot + 1));
+            used.bad = bad;
+            self.stuck -= u64::from(used.bad.is_empty());
+            used.stuck = !used.bad.is_empty();
+        }
     }
 
     /// Counts grains of a map segment that the directory points at from now on.
@@ -451,11 +476,12 @@ impl Segments {
         }
     }
 
-    /// Counts grains that it no longer points at.
+    /// Counts grains that it no longer points at. They may be those of the leaf that could not be read.
     pub(crate) fn remove_leaf(&mut self, segment: u32, grains: u8) {
         if let Some(used) = self.used.get_mut(&segment) {
             used.live -= u32::from(grains);
             self.live_map -= u64::from(grains);
+            self.stuck -= u64::from(std::mem::take(&mut used.stuck));
         }
     }
 
@@ -650,5 +676,27 @@ mod tests {
         segments.set_stuck(1);
         segments.retire_zone(0);
         assert!(segments.stuck == 0 && !segments.used[&1].stuck);
+    }
+
+    /// Once, the cleaner passed such segments by for good.
+    #[test]
+    fn a_segment_is_tried_again_when_what_could_not_be_read_is_dead() {
+        let mut segments = segments();
+        segments.begin(1, 7, Kind::Data);
+        let place = |slot| Place::new(1, slot);
+        segments.set(place(3).run(5));
+        [4, 6, 6, 9].into_iter().for_each(|slot| segments.set_bad(place(slot)));
+        assert_eq!((segments.stuck, &segments.used[&1].bad[..]), (1, &[4, 6][..]), "nobody needs slot 9");
+        segments.clear(place(3).run(2));
+        assert_eq!((segments.stuck, &segments.used[&1].bad[..]), (1, &[6][..]));
+        segments.clear(place(6).run(1));
+        assert!(segments.stuck == 0 && !segments.used[&1].stuck && segments.used[&1].live > 0);
+        // Of a map segment it is not known which leaf it was.
+        segments.begin(2, 8, Kind::Map);
+        segments.add_leaf(2, 3);
+        segments.add_leaf(2, 2);
+        segments.set_stuck(2);
+        segments.remove_leaf(2, 2);
+        assert!(segments.stuck == 0 && !segments.used[&2].stuck);
     }
 }

@@ -18,7 +18,7 @@ use super::leaf::LEAF_BLOCKS;
 use super::pack::Packer;
 use super::place::{SLOT_BYTES, Size};
 use super::queue::Item;
-use super::read::Unread;
+use super::read::{MAP_UNIT, Unread};
 use super::{Branch, Log};
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
@@ -338,6 +338,18 @@ impl LogSlice {
         let checked = self.log.inner.check_leaf(self.branch, offset.0 / BLOCK).await;
         let found = checked.map_err(|unread| unread.error(offset.0))?;
         Ok(found.map(|(unread, is_mended)| (unread.error(offset.0), is_mended)))
+    }
+
+    /// Reads the parts of the map that only snapshots need from the disk: those that begin in a range.
+    pub(crate) async fn check_snapshots(
+        &self,
+        range: Range<u64>,
+    ) -> Result<Vec<(SliceError, bool)>, SliceError> {
+        self.ready().await?;
+        let numbers = range.start.div_ceil(MAP_UNIT)..range.end.div_ceil(MAP_UNIT);
+        let checked = self.log.inner.check_leaves_of_snapshots(self.branch, numbers).await;
+        let found = checked.map_err(|unread| unread.error(range.start))?;
+        Ok(found.into_iter().map(|(unread, is_mended)| (unread.error(0), is_mended)).collect())
     }
 
     /// Reads what the log has twice, its root and its state, from the disks.

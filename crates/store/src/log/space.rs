@@ -14,6 +14,7 @@ use rt::sync::oneshot;
 use super::changes::Changes;
 use super::checkpoint::STEP_LEAVES;
 use super::leaf::{LEAF_BYTES_MAX, LEAF_BYTES_ONE};
+use super::pace::FREEZE_PART;
 use super::place::{QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS};
 use super::record::ENTRIES_MAX;
 use super::root::REPLAY_MAX;
@@ -49,30 +50,6 @@ const HIGH_MIN: u64 = RESERVE as u64 + 4;
 const LOW_PERMILLE: u64 = 20;
 const LOW_MIN: u64 = RESERVE as u64 + 1;
 
-/// The minimum share of the cleaner's gain that hosts get.
-const HOSTS_SHARE_MIN_PERMILLE: u64 = 100;
-
-/// How many slots hosts may owe: a record that is written below low water takes no more than they have
-/// earned, or this many.
-///
-/// The next write waits until they are earned, and each step of the cleaner earns at least one.
-pub(super) const DEBT_SLOTS_MAX: usize = 32;
-
-/// While the cleaner works because segments are short, a record of fewer blocks than this waits for more as
-/// long as [`GATHERING_RECORDS`] of hosts are under way.
-///
-/// Each record has a head. In a full log, its slot costs as much as a block that hosts write: others are
-/// moved for it.
-const GATHERED_BLOCKS: usize = 16;
-const GATHERING_RECORDS: usize = 2;
-
-/// Hosts and the cleaner may write this part of what they may write during a checkpoint before it has got
-/// anywhere. The rest becomes theirs as it advances.
-const AT_ONCE_PART: u64 = 4;
-
-/// If they may write less than this, a checkpoint is short, and hosts do not keep pace with it.
-const MEANWHILE_MIN: u64 = 4 << 20;
-
 /// Percentage of what the log can use that may be live; the rest is what cleaning gains from.
 pub(super) const LIVE_PERCENT: u64 = 90;
 
@@ -87,10 +64,6 @@ pub(super) const ANNOUNCED_EXTRA: u64 = RESERVE as u64 + 3;
 /// After zeroing this many blocks (1 MiB), an otherwise idle log merges them, so that the space becomes free
 /// soon.
 const ZEROED_BLOCKS: u64 = 256;
-
-/// A checkpoint begins when 1/`FREEZE_PART` of the replay bytes have been written; the rest is for what is
-/// written meanwhile.
-const FREEZE_PART: u64 = 2;
 
 /// The log asks for a zone when less than 1/`AHEAD_PART` of what it can use is left, so that no write waits
 /// for one.
@@ -126,33 +99,6 @@ const OVERWRITING_MIN: u64 = 2048 * SLOT_QUARTERS as u64;
 pub(crate) fn held_for(reserve: u64, used: u64) -> u64 {
     let overwriting = (reserve / OVERWRITING_PART).max(OVERWRITING_MIN).min(reserve);
     (reserve + overwriting).saturating_sub(used).max(overwriting)
-}
-
-/// What hosts and the cleaner may write between a freeze and its root.
-///
-/// If they could write all of it at once, the next write would wait for the rest of the checkpoint, which in
-/// a large log takes seconds. So a write waits for a few steps of the checkpoint at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meanwhile {
-    bytes: u64,
-    /// How many entries the table may get. A slot has up to four compressed blocks, so they fill it long
-    /// before the bytes are used up.
-    entries: u64,
-    /// How far the checkpoint has got, in thousandths.
-    done: u64,
-}
-
-impl Meanwhile {
-    /// Whether more may be written if there is this much already.
-    fn allows(self, bytes: u64, entries: u64) -> bool {
-        bytes < self.part(self.bytes) && entries < self.part(self.entries)
-    }
-
-    /// How much of it all there may be by now.
-    fn part(self, all: u64) -> u64 {
-        let at_once = all / AT_ONCE_PART;
-        at_once + (all - at_once) * self.done / 1000
-    }
 }
 
 impl Running {
@@ -192,7 +138,21 @@ impl Running {
         self.segments_for(rewritten + changes * LEAF_BYTES_ONE as u64 + state)
             + 2
             + evacuated
-            + self.segments_for(changes * LEAF_ENTRY_BYTES as u64 + state)
+            + self.state_need(changes)
+    }
+
+    /// How many segments a copy of the state takes at most if the tables have this many changes.
+    fn state_need(&self, changes: u64) -> u64 {
+        let state = self.state_len as u64 + 4 * SLOT_BYTES as u64;
+        self.segments_for(changes * LEAF_ENTRY_BYTES as u64 + state)
+    }
+
+    /// Whether so many bytes of leaves may be evacuated after a merge: not if they would take segments that
+    /// the copies of the state need.
+    pub(super) fn has_room_to_evacuate(&self, bytes: u64) -> bool {
+        let changes = self.frozen.as_ref().map_or(0, Changes::len) as u64;
+        let changes = changes * if self.marks.is_empty() { 1 } else { 2 };
+        self.segments.free.len() as u64 >= self.segments_for(bytes) + 2 * self.state_need(changes)
     }
 
     /// How many segments a step of folding deleted snapshots takes at most.
@@ -355,87 +315,20 @@ impl Running {
         if makes(Canary::ReserveToHosts) {
             return !self.segments.ready.is_empty();
         }
+        // Survivors leave the last one. If they have used theirs, it is for a checkpoint that finds no free
+        // segment, and requests without data wait for its root.
         self.segments.ready.len() > if data { RESERVE } else { SURVIVOR_SEGMENTS }
+    }
+
+    /// Whether the segment that hosts write is for requests without data only, as long as the reserve is not
+    /// whole without it.
+    pub(super) fn is_kept_for_control(&self) -> bool {
+        let segments = &self.segments;
+        segments.hosts_from_reserve && segments.hosts.is_some() && segments.ready.len() < RESERVE
     }
 
     pub(super) fn may_open_for_survivors(&self) -> bool {
         self.segments.ready.len() > CONTROL_SEGMENTS
-    }
-
-    /// Whether hosts' data must be paid for with credit that the cleaner earns.
-    pub(super) fn is_paced(&self) -> bool {
-        self.cleaning && self.stock() <= self.low()
-    }
-
-    /// Whether there is credit, or none is needed.
-    pub(super) fn may_write_data(&self) -> bool {
-        self.credit > 0 || !self.is_paced()
-    }
-
-    /// How many slots of data the next record of hosts may have, besides other limits.
-    pub(super) fn data_slots_left(&self) -> usize {
-        if self.is_paced() { (self.credit.max(0) as usize).max(DEBT_SLOTS_MAX) } else { usize::MAX }
-    }
-
-    /// Whether the next record of hosts waits for more blocks: not if the cleaner only empties a zone of a
-    /// disk that is leaving.
-    pub(super) fn gathers(&self) -> bool {
-        self.cleaning
-            && self.stock() < self.high()
-            && self.append.records >= GATHERING_RECORDS
-            && !self.append.has_control()
-            && self.append.waiting_entries(GATHERED_BLOCKS) < GATHERED_BLOCKS
-    }
-
-    /// Decides how much may be written until the root, right after the freeze.
-    pub(super) fn bound_meanwhile(&mut self, tuning: &LogTuning) {
-        let frozen = self.frozen.as_ref().map_or(0, Changes::len);
-        let entries = self.changes_max(tuning).saturating_sub(frozen) as u64;
-        // Hosts lose those in a zone that the root retires before it is durable.
-        let ready = match self.zone_to_return() {
-            Some(zone) => self.segments.unused_beside(zone).1,
-            None => self.segments.ready.len(),
-        };
-        let ready = ready.saturating_sub(RESERVE) as u64 * self.segment_bytes();
-        // The root announces less by what was written. After more than half, the next checkpoint would begin
-        // at once, and leave next to nothing for its own duration.
-        let bytes = (self.replay_bytes() / FREEZE_PART).min(ready);
-        let is_long = bytes.min(entries * SLOT_BYTES as u64) >= MEANWHILE_MIN;
-        self.meanwhile = is_long.then_some(Meanwhile { bytes, entries, done: 0 });
-    }
-
-    /// Takes note of how far the checkpoint has got, in thousandths. Returns whether anybody may wait for
-    /// that.
-    pub(super) fn advance(&mut self, done: u64) -> bool {
-        match &mut self.meanwhile {
-            Some(meanwhile) => {
-                meanwhile.done = done.min(1000);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Whether hosts' data may be written, as far as a checkpoint is concerned that is under way.
-    pub(super) fn keeps_pace(&self) -> bool {
-        let entries = self.active.len() as u64;
-        self.meanwhile.is_none_or(|meanwhile| meanwhile.allows(self.since_freeze, entries))
-    }
-
-    /// The same for a step of the cleaner. When hosts have no segment left, it takes nothing away from them.
-    pub(super) fn cleaner_keeps_pace(&self) -> bool {
-        self.keeps_pace() || self.segments.ready.len() <= RESERVE
-    }
-
-    /// Gives hosts credit for slots that the cleaner has gained.
-    ///
-    /// Near low water hosts get only part of the gain, the less the fewer segments are left. If they could
-    /// take all of it, the map would have to be written into the reserve, for fewer and fewer segments each
-    /// time.
-    pub(super) fn earn(&mut self, slots: u64) {
-        let share = (self.stock() * 1000 / self.low()).clamp(HOSTS_SHARE_MIN_PERMILLE, 1000);
-        let earned = (slots * share / 1000).max(1) as i64;
-        self.credit = (self.credit + earned).min(i64::from(self.segments.slots));
     }
 
     /// Whether the cleaner should run.
@@ -700,13 +593,16 @@ impl Inner {
             let busy =
                 state.checkpointing || state.cleaning || state.asking || !state.append.in_flight.is_empty();
             let rest = state.segments.rest(state.segments.hosts);
-            let data = state.append.has_data() && rest < 2 && !state.may_open_for_hosts(true);
+            let is_kept = state.is_kept_for_control();
+            let data = state.append.has_data() && (rest < 2 || is_kept) && !state.may_open_for_hosts(true);
             let control = state.append.has_control() && rest < 1 && !state.may_open_for_hosts(false);
             if busy || !(data || control) {
                 return;
             }
             // A single slot is too small for data, and keeps the segment from the cleaner.
-            state.segments.seal_hosts();
+            if !is_kept {
+                state.segments.seal_hosts();
+            }
             if state.has_unmerged() || state.spare() > 0 {
                 state.checkpoint_wanted = true;
                 Vec::new()
@@ -789,41 +685,18 @@ mod tests {
     use super::super::tests::without_pool;
     use super::*;
 
-    /// A log with segments of 1 MiB, at a freeze, this many of which are announced.
-    fn frozen(ready: u32, changes_max: usize) -> Running {
+    /// A log with segments of 1 MiB, this many of which are announced.
+    fn announced(ready: u32) -> Running {
         let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
         state.segments.ready = (0..ready).map(|segment| (segment, 7)).collect();
-        state.frozen = Some(Changes::default());
-        let tuning = LogTuning { changes_min: changes_max, changes_max, ..LogTuning::default() };
-        state.bound_meanwhile(&tuning);
         state
-    }
-
-    /// Before, they filled the table at once, and then waited for the rest of the checkpoint.
-    #[test]
-    fn compressed_blocks_keep_pace_with_a_checkpoint_by_their_number() {
-        let mut state = frozen(70, 4096);
-        let mut dead = Vec::new();
-        let mut fill = |state: &mut Running, until: u64| {
-            for block in state.active.len() as u64..until {
-                state.active.zero(Era::first(1), 2 * block, 1, &mut dead);
-            }
-        };
-        fill(&mut state, 1023);
-        assert!(state.keeps_pace());
-        fill(&mut state, 1024);
-        assert!(!state.keeps_pace(), "a quarter of the table");
-        assert!(state.advance(500));
-        assert!(state.keeps_pace());
-        fill(&mut state, 2560);
-        assert!(!state.keeps_pace());
     }
 
     /// Before, an idle log in which all but the map's segments were announced never freed what deleted
     /// snapshots held, and hosts found it full.
     #[test]
     fn announced_segments_make_room_to_fold() {
-        let mut state = frozen(20, 4096);
+        let mut state = announced(20);
         for number in 0..2 {
             state.segments.add_zone(number, Zone { disk: 0, offset: 0, leaving: false });
         }
@@ -854,7 +727,7 @@ mod tests {
     /// merge then needed for what snapshots keep.
     #[test]
     fn unmapping_what_a_snapshot_has_needs_room_for_its_leaves() {
-        let mut state = frozen(20, 4096);
+        let mut state = announced(20);
         let place = LeafPlace { segment: 0, at: 0, len: 73, blocks: 512, quarters: 2048 };
         state.leaves = (0..5000).map(|number| ((Era::first(1), number), place)).collect();
         state.segments.live_map = 5000 * 73;
@@ -864,21 +737,5 @@ mod tests {
         state.marks.begin(1, 9, 0);
         let map = state.segments.live_map * LEAF_GRAIN as u64;
         assert!(state.map_need() >= map.div_ceil(1 << 20), "{}", state.map_need());
-    }
-
-    /// Before, all of a replay's bytes could be written during one checkpoint. Its root then announced next
-    /// to nothing, and writes waited for the one that followed at once.
-    #[test]
-    fn each_checkpoint_leaves_as_much_for_the_next_one() {
-        let mut state = frozen(300, 1 << 20);
-        state.advance(1000);
-        let half = LogTuning::default().replay_bytes / 2;
-        state.since_freeze = half - 1;
-        assert!(state.keeps_pace());
-        state.since_freeze = half;
-        assert!(!state.keeps_pace());
-        let left = state.announced(state.since_freeze) as u64 - ANNOUNCED_EXTRA;
-        // A root names 92 segments at most.
-        assert_eq!(left, (half >> 20).min(92 - ANNOUNCED_EXTRA));
     }
 }

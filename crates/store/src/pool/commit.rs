@@ -52,6 +52,7 @@ impl Inner {
         let generation = self.state.borrow().generation + 1;
         let slot = self.encode_slot(generation, &catalog, room)?;
         self.write(&layout, generation, slot, superblocks).await?;
+        self.lender.set_relied_on(catalog.logs_relied_on());
         self.state.borrow_mut().catalog = catalog;
         self.layout.replace(layout);
         Ok(())

@@ -210,16 +210,12 @@ impl Inner {
             next.compression = compression;
             catalog.logs.next_branch += 1;
         }
-        let (branch, compresses) = (next.branch, next.compression != Compression::Off);
         let volume = Rc::make_mut(&mut now);
         volume.next = Some(next);
         let info = info(id, volume, self.extent_bytes);
         catalog.volumes.insert(id, now);
         self.commit_or_put_back(catalog, &runs).await?;
-        if kind == VolumeKind::Log {
-            let state = self.state.borrow();
-            state.logs.range(..slices).for_each(|(_, log)| log.add_branch(branch, compresses));
-        }
+        self.tell_logs(&self.entry(id)?);
         Ok(self.with_used(info))
     }
 

@@ -108,7 +108,7 @@ impl Pool {
         Ok(self.0.removable_disk(&self.0.layout(), place))
     }
 
-    /// Keeps the disk that is leaving: new volumes may use it again. What was moved stays where it is.
+    /// Keeps the disk that is leaving: new volumes may use it again. Data that was moved stays where it is.
     ///
     /// # Errors
     /// Any failure to write the metadata.

@@ -128,6 +128,21 @@ impl Pool {
         (space.lent > 0).then_some(space)
     }
 
+    /// The volumes with blocks in a log that was refused only because it lacks records that were acknowledged
+    /// as durable. One list for each such log.
+    ///
+    /// If all of them are copies that are blank or set back ([`CopyState`](crate::CopyState)), the log does
+    /// without these records the next time it is opened.
+    pub fn volumes_lacking_records(&self) -> Vec<Vec<VolumeId>> {
+        let state = self.0.state.borrow();
+        let lacking = state.logs.iter().filter(|(_, log)| log.lacks_records());
+        let of_log = |number: u16| {
+            let volumes = state.catalog.volumes.iter().filter(move |(_, volume)| volume.logs_used() > number);
+            volumes.map(|(id, _)| *id).collect()
+        };
+        lacking.map(|(number, _)| of_log(*number)).collect()
+    }
+
     /// Waits until logs whose slices are all closed have no I/O under way.
     ///
     /// To be called before the pool is dropped, so that its disks can be opened again.
@@ -174,9 +189,7 @@ impl Inner {
         log.set_leaving(self.layout().leaving.map(|place| place as u16));
         let has_slice = |volume: &&Rc<VolumeEntry>| volume.stripe.slices() > number;
         for volume in state.catalog.volumes.values().filter(has_slice) {
-            for (branch, compression) in volume.branches() {
-                log.add_branch(branch, compression != Compression::Off);
-            }
+            introduce(&log, volume);
             if volume.kind == VolumeKind::Log {
                 log.set_reserve(volume.branch, volume.space.reserved_quarters(volume.stripe.slices()));
             }
@@ -512,14 +525,18 @@ impl Inner {
         sum
     }
 
-    /// Tells the logs whether the blocks of a volume are compressed from now on.
-    pub(super) fn set_compresses(&self, volume: &VolumeEntry) {
+    /// Tells the logs what they have to know of a volume that is new, or has changed.
+    pub(super) fn tell_logs(&self, volume: &VolumeEntry) {
         let state = self.state.borrow();
-        for (_, log) in state.logs.range(..volume.stripe.slices()) {
-            for (branch, compression) in volume.branches() {
-                log.set_compresses(branch, compression != Compression::Off);
-            }
-        }
+        state.logs.range(..volume.stripe.slices()).for_each(|(_, log)| introduce(log, volume));
+    }
+}
+
+/// Tells a log what it has to know of a volume.
+fn introduce(log: &LogHandle, volume: &VolumeEntry) {
+    let len = volume.stripe.slice_len(log.number, volume.capacity);
+    for (branch, compression) in volume.branches() {
+        log.set_branch(branch, len, compression != Compression::Off);
     }
 }
 

@@ -340,7 +340,7 @@ impl Pool {
             let info = Rc::clone(&inner).change_volume(id, set).await?;
             // Another change may have come meanwhile: what the catalog says counts.
             let entry = inner.entry(id)?;
-            inner.set_compresses(&entry);
+            inner.tell_logs(&entry);
             Ok(info)
         })
         .await
@@ -682,21 +682,15 @@ impl Inner {
         }
         let (branch, slices) = (volume.branch, volume.stripe.slices());
         let reserve = volume.space.reserved_quarters(slices);
-        let compresses = volume.compression != Compression::Off;
         let is_log = volume.kind == VolumeKind::Log;
         let info = info(id, &volume, self.extent_bytes);
         catalog.volumes.insert(id, Rc::new(volume));
         self.commit_or_put_back(catalog, &runs).await?;
         let live = Live { grants: space.grant.into_iter().map(Arc::new).collect(), ..Live::default() };
-        {
-            let mut state = self.state.borrow_mut();
-            state.volumes.insert(id, live);
-            if is_log {
-                for (_, log) in state.logs.range(..slices) {
-                    log.add_branch(branch, compresses);
-                    log.set_reserve(branch, reserve);
-                }
-            }
+        self.state.borrow_mut().volumes.insert(id, live);
+        if is_log {
+            self.tell_logs(&self.entry(id)?);
+            self.state.borrow().logs.range(..slices).for_each(|(_, log)| log.set_reserve(branch, reserve));
         }
         self.tell_lent(lent);
         Ok(info)
@@ -792,6 +786,7 @@ impl Inner {
             if let Some(live) = self.state.borrow_mut().volumes.get_mut(&id) {
                 live.grants.extend(space.grant.map(Arc::new));
             }
+            self.tell_logs(&self.entry(id)?);
             return Ok(info);
         }
     }

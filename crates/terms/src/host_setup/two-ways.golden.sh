@@ -27,7 +27,7 @@ sudo iscsiadm -m node -T iqn.2026-11.io.ursa:db --login
 #    path_selector         Each request takes the path with the shortest expected service time.
 #    path_checker tur      TEST UNIT READY every polling_interval (5 seconds).
 #    no_path_retry 24      With all paths down, I/O waits 24 x 5 seconds = two minutes, then it fails.
-#                          `queue` waits forever: nothing fails, but hanging processes cannot be killed.
+#                          `queue` waits forever: nothing fails, but hung processes cannot be killed.
 sudo mkdir -p /etc/multipath/conf.d
 sudo tee /etc/multipath/conf.d/ursa.conf >/dev/null <<'END'
 defaults {

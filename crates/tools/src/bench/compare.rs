@@ -17,10 +17,10 @@ use crate::error::ToolError;
 /// Two records.
 #[derive(Args, Debug)]
 pub struct Compare {
-    /// Record to compare with
+    /// Result to compare with
     #[arg(value_name = "A.json")]
     a: PathBuf,
-    /// Record to compare
+    /// Result to compare
     #[arg(value_name = "B.json")]
     b: PathBuf,
     /// Repeat the runs of both, alternating, for N rounds; only then is the spread of the ratios known

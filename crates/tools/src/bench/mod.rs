@@ -38,9 +38,9 @@ pub enum Command {
     Mail(Box<mail::Mail>),
     /// Compare one pattern on a raw disk and on volumes with different numbers of copies
     Copies(Box<copies::Copies>),
-    /// Compare two records, or measure both again in alternation
+    /// Compare two results, or measure both again in alternation
     Compare(Box<compare::Compare>),
-    /// Show a record as text or as an HTML page
+    /// Show a result as text or as an HTML page
     Report(report::Report),
 }
 

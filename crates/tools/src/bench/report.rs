@@ -12,7 +12,7 @@ use crate::error::ToolError;
 /// A record from a file.
 #[derive(Args, Debug)]
 pub struct Report {
-    /// Record written by --json
+    /// Result written by --json
     #[arg(value_name = "FILE")]
     record: PathBuf,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use crate::error::ToolError;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Results")]
 pub struct ResultArgs {
-    /// Write the full record as JSON to this file; - is standard output
+    /// Write the full result as JSON to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write an HTML page with charts to this file; it needs no network to view

@@ -191,12 +191,12 @@ fn full(filled: &Filled) -> Vec<Check> {
     vec![
         check(
             *filled_bytes > 0,
-            format!("{} written until there was no space, and all read back meanwhile", size(*filled_bytes)),
+            format!("{} written until the pools were full, and all of it read back", size(*filled_bytes)),
         ),
         check(
             true,
             format!(
-                "{} unmapped, and {} of it written again; the load's writes found no space {refused_writes} times before",
+                "{} unmapped, and {} of it written again; before that, writes of the load failed {refused_writes} times for lack of space",
                 size(*unmapped_bytes),
                 size(*rewritten_bytes),
             ),

@@ -140,7 +140,7 @@ pub(super) fn compare(compare: &Compare, style: Style) -> String {
         text.push_str(&table.text());
     }
     if compare.rows.is_empty() {
-        text.push_str("\nThe records have no pattern in common.\n");
+        text.push_str("\nThe results have no pattern in common.\n");
     }
     text
 }

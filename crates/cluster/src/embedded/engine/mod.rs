@@ -3,6 +3,7 @@
 mod apply;
 mod batch;
 mod doubt;
+mod idle;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -294,36 +295,6 @@ impl Engine {
             self.replies.push_back(Reply { call, result: Err(error) });
         }
         self.hand_on();
-    }
-
-    /// How many ticks may be handled at the same time, when the last of them is due: before that, none would
-    /// do anything.
-    ///
-    /// They are so many that an idle follower is woken by its leader's heartbeats, and not by its ticks. A
-    /// leader without other members has nobody to send heartbeats to.
-    pub(super) fn ticks_together(&self) -> u32 {
-        let raft = &self.raft.raft;
-        let waits = self.pending.calls() + self.reads.len() > 0
-            || self.deferred.since.is_some()
-            || self.unconfirmed.is_some()
-            || self.succession.is_some()
-            || self.doubt.is_some()
-            || !self.snapshots.is_empty();
-        let left = match raft.state {
-            _ if waits || raft.leader_id == 0 => 1,
-            StateRole::Leader => {
-                let election = ELECTION_TICKS_MIN.saturating_sub(raft.election_elapsed);
-                match self.is_alone() {
-                    true => election,
-                    false => HEARTBEAT_TICKS.saturating_sub(raft.heartbeat_elapsed()).min(election),
-                }
-            }
-            StateRole::Follower => {
-                self.timeout.0.saturating_sub(raft.election_elapsed).min(2 * HEARTBEAT_TICKS)
-            }
-            StateRole::Candidate | StateRole::PreCandidate => 1,
-        };
-        left.max(1) as u32
     }
 
     /// Handles a message that the node `from` has sent.
@@ -711,82 +682,5 @@ impl Engine {
                 self.raft.read_index(name);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::embedded::saved::Identity;
-    use crate::limits::TICK;
-
-    fn engine(number: u16) -> Engine {
-        let node = |number| NodeId::new(number).unwrap();
-        let members = Members { voters: [node(1), node(2)].into(), ..Members::default() };
-        let identity = Identity { cluster: 7, generation: 1, node: node(number) };
-        let saved = Saved { identity, members, ..Saved::founding(7, node(number)) };
-        Engine::new(saved, Settings::new(number.into()))
-    }
-
-    /// What an engine costs whose node is alone is that it wakes: twice a second, not with each heartbeat.
-    #[test]
-    fn an_engine_that_is_alone_sleeps_through_heartbeats() {
-        let mut engine = Engine::new(Saved::founding(7, NodeId::new(1).unwrap()), Settings::new(1));
-        assert!(sent_by(&mut engine).is_empty() && engine.is_leader());
-        let (mut tick, mut wakes) = (0, 0);
-        while tick < 200 {
-            for _ in 0..engine.ticks_together() {
-                tick += 1;
-                engine.handle_tick(Instant::default() + TICK * tick);
-                assert!(sent_by(&mut engine).is_empty() && engine.is_leader(), "tick {tick}");
-            }
-            wakes += 1;
-        }
-        assert!(wakes < 200 / ELECTION_TICKS_MIN + 5, "{wakes}");
-    }
-
-    /// Makes everything durable; returns the messages.
-    fn sent_by(engine: &mut Engine) -> Vec<Vec<u8>> {
-        while engine.poll_batch().is_some() {
-            engine.handle_persisted();
-        }
-        std::iter::from_fn(|| engine.poll_message()).map(|(_, bytes)| bytes).collect()
-    }
-
-    /// Delivers these messages of one engine, then all that follow from them.
-    fn deliver(engines: &mut [Engine; 2], from: usize, sent: Vec<Vec<u8>>) {
-        let (mut from, mut sent) = (from, sent);
-        while !sent.is_empty() {
-            let node = engines[from].node();
-            sent.iter().for_each(|bytes| engines[1 - from].handle_message(node, bytes).unwrap());
-            from = 1 - from;
-            sent = sent_by(&mut engines[from]);
-        }
-    }
-
-    #[test]
-    fn before_the_last_of_the_ticks_that_are_taken_together_nothing_happens() {
-        let mut engines = [engine(1), engine(2)];
-        let mut left_out = [0; 2];
-        for tick in 1..400 {
-            for index in [0, 1] {
-                let engine = &mut engines[index];
-                let role = |engine: &Engine| (engine.raft.raft.term, engine.raft.raft.state);
-                let (together, before) = (engine.ticks_together(), role(engine));
-                engine.handle_tick(Instant::default() + TICK * tick);
-                let sent = sent_by(engine);
-                if together > 1 {
-                    assert!(sent.is_empty() && role(engine) == before, "tick {tick}");
-                    left_out[index] += 1;
-                }
-                // In the end they are cut off from each other: one misses its leader, one its followers.
-                if tick < 300 {
-                    deliver(&mut engines, index, sent);
-                }
-            }
-            let leads = engines.iter().filter(|engine| engine.is_leader()).count();
-            assert!(leads == 1 || !(100..300).contains(&tick), "tick {tick}");
-        }
-        assert!(left_out.iter().all(|ticks| *ticks > 100), "{left_out:?}");
     }
 }

@@ -124,7 +124,7 @@ impl Control {
         self.cluster_failure.replace(None);
         let Ok(reconciler) = self.reconciler() else { return };
         let name = self.host.name.clone();
-        tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster")));
+        tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster again")));
         // It may have left another cluster.
         reconciler.until(RECORD_DEADLINE, || reconciler.knows_this_life()).await;
         self.finish_leaving().await;
@@ -170,7 +170,8 @@ impl Control {
         while !reconciler.is_stopping() {
             // A host may use a new volume at once, so the rules that this node has changed are saved soon.
             // The change itself does not wait for that: the disk of the node's record may hang.
-            let _ = rt::timeout(KEEP_EVERY, self.access_changed.notified()).await;
+            let next = rt::now().beat_after(KEEP_EVERY);
+            let _ = rt::timeout_at(next, self.access_changed.notified()).await;
             let acts_by = reconciler.acts_by();
             if acts_by == Revision(0) || saved_at == Some(acts_by) {
                 continue;

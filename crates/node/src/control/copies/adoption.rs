@@ -29,7 +29,7 @@ use super::super::members::NEXT_NODE;
 use super::super::tidying::TIDY_EVERY;
 use super::super::turns::Thing;
 use super::super::volumes::compression_in_logs;
-use super::super::{Control, ControlError, Fault, FaultKind, Result, VolumeStatus};
+use super::super::{Beat, Control, ControlError, Fault, FaultKind, Result, VolumeStatus};
 use super::asked::ASKED_MAX;
 use super::creation::{Made, NewEntry, record_volume};
 use super::without_volume;
@@ -99,7 +99,7 @@ impl Control {
     pub(in crate::control) async fn keep_recorded(self: Rc<Control>, reconciler: Rc<Reconciler>) {
         let began = rt::now();
         while !reconciler.is_stopping() {
-            rt::sleep(TIDY_EVERY).await;
+            Beat::Recording.wait(TIDY_EVERY).await;
             // Another node may have asked an earlier life for it, and add it yet.
             let is_alone = reconciler.revision_of(NEXT_NODE).is_none();
             let with_new = is_alone || rt::now().since(began) > ASKED_MAX;
@@ -480,7 +480,7 @@ impl Control {
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;
                 tracing::error!(volume = info.name, error = cause, "a volume is not served");
-                self.unserved.borrow_mut().insert(id, error);
+                self.unserved.borrow_mut().insert(id, error.into());
                 false
             }
         }
@@ -538,14 +538,14 @@ impl Control {
     /// served again.
     fn note_older(&self, pool: String, VolumeInfo { id, name: volume, .. }: VolumeInfo) {
         let mut unserved = self.unserved.borrow_mut();
-        if !matches!(unserved.get(&id), Some(ControlError::OldCopy { .. })) {
+        if !matches!(unserved.get(&id).map(|error| &**error), Some(ControlError::OldCopy { .. })) {
             tracing::error!(
                 volume,
                 pool,
                 "a pool holds a volume as it was before other nodes got copies: it is not served"
             );
         }
-        unserved.insert(id, ControlError::OldCopy { volume, pool });
+        unserved.insert(id, ControlError::OldCopy { volume, pool }.into());
     }
 
     /// Stops serving a volume. When this returns, none of its commands is at a disk any more: a late write

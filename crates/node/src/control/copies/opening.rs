@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{BlockSize, ByteLen};
@@ -97,7 +98,7 @@ impl Control {
         let accepted = self.accepted_older.borrow().contains(&id);
         if matches!(state, CopyState::SetBack { .. }) && !accepted && !reconciler.has_another_in_sync(id) {
             let error = ControlError::OnlyOlder { volume: kept.name, pool: pool.name() };
-            self.unserved.borrow_mut().insert(id, error);
+            self.unserved.borrow_mut().insert(id, error.into());
             return None;
         }
         // Its pool may have been set back to a time before the volume grew.
@@ -116,7 +117,7 @@ impl Control {
                 Err(error) => {
                     let cause = &error as &dyn std::error::Error;
                     tracing::error!(volume = kept.name, error = cause, "a copy is shorter than its volume");
-                    self.unserved.borrow_mut().insert(id, error.into());
+                    self.unserved.borrow_mut().insert(id, Arc::new(error.into()));
                     return None;
                 }
             };
@@ -160,7 +161,7 @@ impl Control {
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;
                 tracing::error!(volume = info.name, error = cause, "a copy is not served");
-                self.unserved.borrow_mut().insert(id, error);
+                self.unserved.borrow_mut().insert(id, error.into());
                 None
             }
         }
@@ -220,6 +221,7 @@ impl Control {
             rt::sleep(TRUSTED_AGAIN).await;
         }
         self.accepted_older.borrow_mut().remove(&id);
+        self.lacking.borrow_mut().remove(&id);
         on_all_cores(move || async move {
             Copies::current().slices_of(number).iter().for_each(SliceCopy::trust);
         })

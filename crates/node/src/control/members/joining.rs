@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::super::cluster::{Admitted, EnterError, Member, Place, cluster_path, try_to_listen};
 use super::super::record_place::RecordPlace;
-use super::super::{Control, ControlError, Result};
+use super::super::{Control, ControlError, NeedsVotes, Result};
 use super::merging::{self, Belongings};
-use super::{ETCD_VOTES, JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, node_entry, reachable, told_portals};
+use super::{JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, node_entry, reachable, told_portals};
 use crate::attach::port_numbers::{NodeNumber, free_portal_group};
 use crate::copies::{NodeEntry, node_key};
 use crate::member::{ClusterError, Reconciler, json};
@@ -162,7 +162,7 @@ impl Control {
         let portals = told_portals(&Shard::current().portals(), &listen);
         let record = RecordPlace::configured();
         if witness && record == RecordPlace::Etcd {
-            return Err(ControlError::RecordInEtcd { what: "a witness is not needed", instead: ETCD_VOTES });
+            return Err(ControlError::RecordInEtcd(NeedsVotes::Witness));
         }
         let mut about = Newcomer {
             name: self.host.name.clone(),

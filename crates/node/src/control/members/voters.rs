@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cluster::{Candidate, MemberChange, voters_for};
 
-use super::super::{Control, ControlError, Result};
-use super::{ETCD_VOTES, MEMBERS_DEADLINE, PREFERRED, node_entry};
+use super::super::{Beat, Control, ControlError, NeedsVotes, Result};
+use super::{MEMBERS_DEADLINE, PREFERRED, node_entry};
 use crate::member::{ClusterError, Reconciler, json};
 
 /// How often the leader of the record checks whether the right nodes vote.
@@ -22,10 +22,7 @@ impl Control {
     pub async fn prefer_node(&self, node: Option<u16>) -> Result<()> {
         let reconciler = self.reconciler()?;
         if node.is_some() && !reconciler.nodes_vote() {
-            return Err(ControlError::RecordInEtcd {
-                what: "no preferred node is needed",
-                instead: ETCD_VOTES,
-            });
+            return Err(ControlError::RecordInEtcd(NeedsVotes::PreferredNode));
         }
         let revision = reconciler.revision_of(PREFERRED);
         let transaction = Reconciler::transaction().expect(PREFERRED, revision);
@@ -49,7 +46,7 @@ impl Control {
     /// Adjusts the set of voters whenever this node leads the record.
     pub(in crate::control) async fn keep_voters(self: Rc<Control>, reconciler: Rc<Reconciler>) {
         while !reconciler.is_stopping() {
-            rt::sleep(VOTERS_EVERY).await;
+            Beat::Voters.wait(VOTERS_EVERY).await;
             if let Err(error) = self.correct_voters(&reconciler).await {
                 tracing::debug!(%error, "the voters of the cluster's record could not be changed");
             }

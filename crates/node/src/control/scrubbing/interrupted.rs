@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use store::PoolId;
 
-use super::{Control, Scrub, ScrubState};
+use super::{Control, Scrub, ScrubState, ScrubWait, Unscrubbable};
 use crate::data::VolumeId;
 use crate::shard::Shard;
 
@@ -52,7 +52,11 @@ impl Control {
         let (pool, info) = self.volume_named(&id.to_string()).ok()?;
         let pool = pool.id();
         let progress = self.scrubs.kept.of(pool, id).progress?;
-        let waits_for = Some(self.why_not_scrubbable(&info).map_or("its turn", |unfit| unfit.waits_for()));
+        let waits_for = Some(match self.why_not_scrubbable(&info) {
+            None => ScrubWait::Turn,
+            Some(Unscrubbable::OutOfSync) => ScrubWait::Sync,
+            Some(_) => ScrubWait::Serving,
+        });
         let last = self.scrubs.of.borrow().get(&id).map(Rc::clone);
         if let Some(last) = last.filter(|last| last.pool == pool) {
             return Some((pool, Scrub { waits_for, ..last.shown() }));
@@ -68,7 +72,7 @@ impl Control {
             done: progress.done,
             read: 0,
             found: progress.found,
-            problem: Some("the node was restarted".into()),
+            problem: Some(Unscrubbable::Restarted),
             waits_for,
             left: None,
         };

@@ -59,6 +59,26 @@ pub fn next(now: u64, every: Duration, candidates: &[Candidate]) -> Option<Volum
     due.filter(|(at, _)| *at <= now).min().map(|(_, id)| id)
 }
 
+/// The time in which no volume is due, if nothing but the time changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet {
+    from: u64,
+    until: u64,
+}
+
+impl Quiet {
+    /// None of these is due now.
+    pub fn of(now: u64, every: Duration, candidates: &[Candidate]) -> Quiet {
+        let due = candidates.iter().map(|it| due(now, every, it.id, it.created, &it.entry));
+        Quiet { from: now, until: due.min().unwrap_or(u64::MAX) }
+    }
+
+    /// Whether it has this moment; not if the clock was set back.
+    pub fn has(self, now: u64) -> bool {
+        (self.from..self.until).contains(&now)
+    }
+}
+
 /// The pause after a part of `bytes` bytes that took `took`.
 pub fn pause(took: Duration, bytes: u64) -> Duration {
     let by_rate = Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_PER_SECOND_MAX);
@@ -114,6 +134,16 @@ mod tests {
         assert_eq!(next(NOW + 30 * DAY - 1, EVERY, &last), None);
         assert_eq!(next(NOW + 30 * DAY, EVERY, &last), Some(last[0].id));
         assert_eq!(next(NOW + 60, Duration::from_secs(60), &last), Some(last[0].id));
+    }
+
+    #[test]
+    fn nothing_is_due_before_the_first_one_is() {
+        let all = [candidate(7, Some(NOW)), candidate(8, Some(NOW - DAY))];
+        let quiet = Quiet::of(NOW, EVERY, &all);
+        assert!(quiet.has(NOW) && quiet.has(NOW + 29 * DAY - 1) && !quiet.has(NOW + 29 * DAY));
+        assert_eq!(next(NOW + 29 * DAY, EVERY, &all), Some(all[1].id));
+        assert!(!quiet.has(NOW - 1), "the clock was set back");
+        assert!(Quiet::of(NOW, EVERY, &[]).has(NOW + 400 * DAY));
     }
 
     #[test]

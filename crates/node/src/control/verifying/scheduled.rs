@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
-use replica::NodeId;
+use replica::{NodeId, Revision};
 use store::VolumeKind;
 
 use super::super::{Control, ControlError, Fault, FaultKind, Result};
-use super::schedule::{Candidate, next, pause};
+use super::schedule::{Candidate, Quiet, next, pause};
 use super::{Differing, VerificationState, Verifying};
 use crate::copies::{
     CopyEntry, DIFFERING, DifferingEntry, NodeEntry, StandingEntry, VERIFY_EVERY_MIN, VerificationEntry,
@@ -24,6 +24,8 @@ use crate::shard::Shard;
 const TURN: &str = "verification-turn";
 /// How often a node checks whether a verification is due.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
+/// How often it searches all volumes although nothing seems to have changed.
+const SEARCH_ANYWAY: Duration = Duration::from_secs(600);
 /// How often progress is saved in the record. A restart repeats at most this much.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// How many times noting a result is tried while other changes of the same entry interfere.
@@ -36,6 +38,22 @@ struct Turn {
     /// The life of this node.
     life: u64,
     volume: String,
+}
+
+/// A search through all volumes that has found none that is due. To read what the record says of a thousand
+/// takes milliseconds.
+struct Searched {
+    began: Instant,
+    /// What the result depends on, besides the time: the revision by which this node acts, and
+    /// [`Reconciler::activations`].
+    known: (Revision, u64),
+    quiet: Quiet,
+}
+
+impl Searched {
+    fn holds(&self, known: (Revision, u64), unix_now: u64) -> bool {
+        self.known == known && self.quiet.has(unix_now) && rt::now().since(self.began) < SEARCH_ANYWAY
+    }
 }
 
 /// The additional state of a verification that the schedule started.
@@ -58,23 +76,38 @@ pub(super) struct Scheduled {
 impl Control {
     /// Verifies volumes when they are due, until the node stops.
     pub(in crate::control) async fn verify_by_schedule(self: Rc<Control>, reconciler: Rc<Reconciler>) {
+        let mut searched = None;
         while !reconciler.until(LOOK_EVERY, || reconciler.is_stopping()).await {
             self.give_turn_back(&reconciler).await;
-            if let Some(id) = self.due_volume(&reconciler).await {
+            if let Some(id) = self.due_volume(&reconciler, &mut searched).await {
                 self.verify_in_turn(&reconciler, id).await;
             }
         }
     }
 
     /// The volume that is due, if this node can compare it and no other node is comparing.
-    async fn due_volume(&self, reconciler: &Rc<Reconciler>) -> Option<VolumeId> {
+    async fn due_volume(
+        &self,
+        reconciler: &Rc<Reconciler>,
+        searched: &mut Option<Searched>,
+    ) -> Option<VolumeId> {
         let every = reconciler.verify_every()?;
         if is_taken(reconciler) {
             return None;
         }
+        // Read first: what changes during the search counts as changed after it.
+        let (began, known) = (rt::now(), (reconciler.acts_by(), reconciler.activations()));
+        let unix_now = || (Shard::current().config().unix_now)();
+        if searched.as_ref().is_some_and(|searched| searched.holds(known, unix_now())) {
+            return None;
+        }
         let mut candidates = Vec::new();
         reconciler.for_each_entry(|entry| candidates.extend(self.candidate(reconciler, &entry))).await;
-        next((Shard::current().config().unix_now)(), every, &candidates)
+        let now = unix_now();
+        let due = next(now, every, &candidates);
+        let quiet = Quiet::of(now, every, &candidates);
+        *searched = due.is_none().then_some(Searched { began, known, quiet });
+        due
     }
 
     fn candidate(&self, reconciler: &Reconciler, entry: &VolumeEntry) -> Option<Candidate> {

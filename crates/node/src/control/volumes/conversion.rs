@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Instant;
@@ -19,7 +20,7 @@ use super::super::change::WaitsFor;
 use super::super::doing::Doing;
 use super::super::filling::THRESHOLDS;
 use super::super::turns::{NOTHING, Thing};
-use super::super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
+use super::super::{Beat, Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
 use super::VolumeStatus;
 use crate::canary::{Canary, makes};
 use crate::copies::VolumeEntry;
@@ -40,7 +41,7 @@ const CHECKSUMS: bool = false;
 const AT_ONCE: usize = 2;
 
 /// The conversion of this node's copy of a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Conversion {
     /// The volume's name when it began.
     pub volume: String,
@@ -55,14 +56,42 @@ pub struct Conversion {
     /// Bytes that were compared or copied in this life of the node.
     pub copied: u64,
     /// What it waits for.
-    pub problem: Option<String>,
+    pub waits_for: Option<ConversionWait>,
+}
+
+/// What a conversion waits for.
+#[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum ConversionWait {
+    #[error("this node is stopping")]
+    Restart,
+    #[error("space in the pool for the log: delete something or add a disk")]
+    PoolSpace,
+    #[error("space in the file system under the pool")]
+    FileSystemSpace,
+    #[error("blocks that the disk cannot read, until they are repaired or written")]
+    Unreadable,
+    #[error("its disks, or until this node serves the volume")]
+    Disks,
+    /// A slice cannot be converted now.
+    #[error("{0}")]
+    Slice(SliceError),
+    /// The change was refused.
+    #[error("{0}")]
+    Refused(Arc<ControlError>),
+}
+
+impl From<ControlError> for ConversionWait {
+    fn from(error: ControlError) -> ConversionWait {
+        ConversionWait::Refused(Arc::new(error))
+    }
 }
 
 /// The conversions of this node.
 pub(in crate::control) struct Conversions {
     of: RefCell<BTreeMap<VolumeId, Rc<Converting>>>,
     /// Volumes whose copy could not begin to be converted yet, and why.
-    refused: RefCell<BTreeMap<VolumeId, (VolumeKind, String)>>,
+    refused: RefCell<BTreeMap<VolumeId, (VolumeKind, ConversionWait)>>,
     turns: Rc<Semaphore>,
     layouts: LayoutTurns,
 }
@@ -85,7 +114,7 @@ struct Converting {
     total: u64,
     done: Cell<u64>,
     copied: Cell<u64>,
-    problem: RefCell<Option<String>>,
+    waits_for: RefCell<Option<ConversionWait>>,
 }
 
 impl Converting {
@@ -97,7 +126,7 @@ impl Converting {
             total: self.total,
             done: self.done.get(),
             copied: self.copied.get(),
-            problem: self.problem.borrow().clone(),
+            waits_for: self.waits_for.borrow().clone(),
         }
     }
 }
@@ -277,7 +306,7 @@ impl Control {
             Ok(()) => drop(refused.remove(&id)),
             Err(error) => {
                 tracing::debug!(volume = entry.name, %error, "the copy of a volume cannot be converted yet");
-                refused.insert(id, (kind, error.to_string()));
+                refused.insert(id, (kind, error.into()));
             }
         }
     }
@@ -323,7 +352,7 @@ impl Control {
         let under_way = of.iter().map(|(id, converting)| (*id, converting.shown()));
         let refused = self.conversions.refused.borrow();
         let waiting = refused.iter().filter(|(id, _)| !of.contains_key(*id));
-        let waiting = waiting.filter_map(|(id, (to, problem))| {
+        let waiting = waiting.filter_map(|(id, (to, why))| {
             let (_, info) = self.volume_named(&id.to_string()).ok()?;
             let conversion = Conversion {
                 volume: self.shown_name(&info),
@@ -332,7 +361,7 @@ impl Control {
                 total: info.capacity.0,
                 done: 0,
                 copied: 0,
-                problem: Some(problem.clone()),
+                waits_for: Some(why.clone()),
             };
             Some((*id, conversion))
         });
@@ -342,7 +371,7 @@ impl Control {
     /// Converts the volumes of this node that are to be converted, as long as it runs.
     pub(in crate::control) async fn convert_volumes(self: Rc<Control>) {
         loop {
-            rt::sleep(LOOK_EVERY).await;
+            Beat::Conversions.wait(LOOK_EVERY).await;
             for id in self.to_convert() {
                 let Some((_, info)) = self.current_of(self.copies_of(id)) else { continue };
                 let Some(to) = info.converting else { continue };
@@ -353,7 +382,7 @@ impl Control {
                     total: info.capacity.0,
                     done: Cell::new(0),
                     copied: Cell::new(0),
-                    problem: RefCell::default(),
+                    waits_for: RefCell::default(),
                 });
                 self.conversions.of.borrow_mut().insert(id, Rc::clone(&converting));
                 rt::spawn(Rc::clone(&self).convert(id, converting)).detach();
@@ -382,14 +411,14 @@ impl Control {
             turns.release(1);
             match done {
                 Ok(true) => {
-                    ended = Some((JobOutcome::Done, None));
+                    ended = Some(JobOutcome::Done);
                     break;
                 }
                 // It was cancelled, or hosts' writes have not been copied yet.
                 Ok(false) => rt::sleep(PAUSE).await,
-                Err(problem) => {
-                    tracing::debug!(volume = %id, problem, "a conversion waits");
-                    converting.problem.replace(Some(problem));
+                Err(why) => {
+                    tracing::debug!(volume = %id, waits_for = %why, "a conversion waits");
+                    converting.waits_for.replace(Some(why));
                     rt::sleep(AGAIN_AFTER).await;
                 }
             }
@@ -398,16 +427,16 @@ impl Control {
         // that nobody waited for it.
         let now = self.current_of(self.copies_of(id)).map(|(_, info)| info.kind);
         let ended = ended.or_else(|| match now? == converting.to {
-            true => Some((JobOutcome::Done, None)),
-            false => Some((JobOutcome::Cancelled, Some("cancelled before it was complete".to_owned()))),
+            true => Some(JobOutcome::Done),
+            false => Some(JobOutcome::Cancelled),
         });
         self.conversions.of.borrow_mut().remove(&id);
         rt::spawn(Rc::clone(&self).free_left(id)).detach();
-        let Some((outcome, reason)) = ended else { return };
+        let Some(outcome) = ended else { return };
         let shown = converting.shown();
         let (subject, took) = (shown.volume.clone(), Some(shown.age));
         let work = EndedWork::Conversion { volume: id, found: Box::new(shown) };
-        self.note_end(EndedJob { work, subject, outcome, reason, took });
+        self.note_end(EndedJob { work, subject, outcome, took });
     }
 
     /// Frees the space of layouts that a volume has left. That takes as long as deleting a volume, and other
@@ -430,12 +459,12 @@ impl Control {
     /// Copies what is to be copied, then switches the volume. Returns whether it has been switched.
     ///
     /// # Errors
-    /// What it waits for, in words.
+    /// What it waits for.
     async fn convert_all(
         self: &Rc<Control>,
         id: VolumeId,
         converting: &Rc<Converting>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, ConversionWait> {
         let Some((_, info)) = self.current_of(self.copies_of(id)) else { return Ok(false) };
         let mut before = 0;
         for slice in 0..info.stripe.slices() {
@@ -443,14 +472,14 @@ impl Control {
             let mut left = len;
             loop {
                 if self.reconciler().is_ok_and(|reconciler| reconciler.is_stopping()) {
-                    return Err("this node is stopping".into());
+                    return Err(ConversionWait::Restart);
                 }
                 let began = rt::now();
-                let now = convert_some(id, slice).await.map_err(|error| said(error, converting.to))?.0;
+                let now = convert_some(id, slice).await.map_err(|error| awaited(error, converting.to))?.0;
                 converting.copied.set(converting.copied.get() + left.saturating_sub(now));
                 left = now;
                 converting.done.set(before + len.saturating_sub(left));
-                converting.problem.take();
+                converting.waits_for.take();
                 if left == 0 {
                     break;
                 }
@@ -463,10 +492,7 @@ impl Control {
             }
             before += len;
         }
-        match self.switch(id).await {
-            Ok(switched) => switched.map_err(|error| said(error, converting.to)),
-            Err(error) => Err(error.to_string()),
-        }
+        self.switch(id).await?.map_err(|error| awaited(error, converting.to))
     }
 
     /// Makes the layout that this node's copy was converted to the only one. Returns whether it is; the inner
@@ -557,7 +583,7 @@ async fn end_conversion(id: VolumeId, switched: bool) -> bool {
     });
     let is_free = ended.await.into_iter().all(|is_free| is_free);
     if !is_free {
-        tracing::warn!(volume = %id, "a write of a converted volume has not ended: its former space is free only after the pool was reopened");
+        tracing::warn!(volume = %id, "a write to a converted volume has not ended: its former space is freed only when the pool is reopened");
     }
     is_free
 }
@@ -608,16 +634,12 @@ fn kind_name(kind: VolumeKind) -> &'static str {
 }
 
 /// What a conversion waits for after this error.
-fn said(error: SliceError, to: VolumeKind) -> String {
+fn awaited(error: SliceError, to: VolumeKind) -> ConversionWait {
     match error {
-        SliceError::Full if to == VolumeKind::Log => {
-            "space in the pool for the log: delete something or add a disk".into()
-        }
-        SliceError::Full => "space in the file system under the pool".into(),
-        SliceError::Unreadable(_) => {
-            "blocks that the disk cannot read, until they are repaired or written".into()
-        }
-        SliceError::Offline => "its disks, or until this node serves the volume".into(),
-        error => error.to_string(),
+        SliceError::Full if to == VolumeKind::Log => ConversionWait::PoolSpace,
+        SliceError::Full => ConversionWait::FileSystemSpace,
+        SliceError::Unreadable(_) => ConversionWait::Unreadable,
+        SliceError::Offline => ConversionWait::Disks,
+        error => ConversionWait::Slice(error),
     }
 }

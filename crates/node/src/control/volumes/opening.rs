@@ -59,7 +59,7 @@ impl Control {
                 Err(error) => {
                     let cause = &error as &dyn std::error::Error;
                     tracing::error!(volume = info.name, error = cause, "a volume is not served");
-                    self.unserved.borrow_mut().insert(info.id, error);
+                    self.unserved.borrow_mut().insert(info.id, error.into());
                 }
             }
         }
@@ -231,8 +231,13 @@ fn tell_unopened(opening: &Opening, slice: u16, source: SliceError) {
     with_control(move |control| {
         let open = control.pool_with(pool);
         if let Some((pool, info)) = open.and_then(|pool| pool.volume(id).map(|info| (pool, info))) {
-            let error = ControlError::SliceUnopened { volume: info.name, pool: pool.name(), source };
-            control.unserved.borrow_mut().insert(id, error);
+            let is_of_log = pool.volumes_lacking_records().into_iter().flatten().any(|lacking| lacking == id);
+            let (volume, pool) = (info.name, pool.name());
+            let error = match is_of_log {
+                true => ControlError::LogDamaged { volume, pool },
+                false => ControlError::SliceUnopened { volume, pool, source },
+            };
+            control.unserved.borrow_mut().insert(id, error.into());
         }
     });
 }

@@ -215,7 +215,8 @@ impl SliceCopy {
             rt::sleep(LOOK_AGAIN).await;
         }
         let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
-        let mut read = pin!(self.read_own(offset, len));
+        let is_awaited = Cell::new(true);
+        let mut read = pin!(self.read_own(offset, len, &is_awaited));
         let error = match rt::timeout(until.since(rt::now()), read.as_mut()).await {
             Ok(Ok(data)) => return self.say_of_fetch(to, FetchMessage::Data { number, data }),
             Ok(Err(error)) => {
@@ -228,6 +229,7 @@ impl SliceCopy {
             }
             Err(rt::Elapsed) => {
                 self.say_of_fetch(to, FetchMessage::Refused(number));
+                is_awaited.set(false);
                 self.fetches.late.borrow_mut().push(range.clone());
                 let error = read.await.err();
                 let mut late = self.fetches.late.borrow_mut();

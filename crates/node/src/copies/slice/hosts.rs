@@ -1,5 +1,6 @@
 //! Reads and writes of hosts through a copy.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
@@ -47,14 +48,16 @@ impl SliceCopy {
     }
 
     /// Reads from this node's disk, once this copy may be read (R9): what a host could read here, for another
-    /// copy.
+    /// copy. Once that copy does not wait any more, it reads no more than it has begun.
     ///
     /// # Errors
-    /// As [`SliceCopy::read`].
+    /// As [`SliceCopy::read`]. [`SliceError::Unavailable`]: hosts have written there meanwhile, and nobody
+    /// waits.
     pub(in crate::copies) async fn read_own(
         self: &Rc<Self>,
         offset: ByteOffset,
         len: ByteLen,
+        is_awaited: &Cell<bool>,
     ) -> Result<Chain, SliceError> {
         let blocks = self.blocks(offset, len);
         loop {
@@ -67,6 +70,9 @@ impl SliceCopy {
             let still = self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks));
             if still || makes(Canary::FetchOnce) {
                 return Ok(data);
+            }
+            if !is_awaited.get() {
+                return Err(SliceError::Unavailable);
             }
         }
     }

@@ -55,6 +55,13 @@ const ATTEMPTS_MAX: usize = 5;
 /// there all the time would overtake each attempt.
 const LOCKED_ATTEMPTS: usize = 2;
 
+/// How many bytes the second attempt takes if the map cannot be read, in one physical block or several: in all
+/// of a part, hosts may write to a few blocks all the time, and each of the others would need attempts of its
+/// own.
+const PART_OF_MAP: u64 = MAP_UNIT / 8;
+
+const _: () = assert!(PART_OF_MAP.is_multiple_of(PHYSICAL_BLOCK));
+
 /// How long a repair waits for that lock, and then for each other copy. Hosts' commands there wait meanwhile,
 /// and their writes begin within [`super::super::HOLD_MAX`] or not at all.
 const LOCK_WAITS: Duration = Duration::from_millis(1500);
@@ -388,7 +395,8 @@ impl SliceCopy {
             // Hosts may write to the rest all the time.
             match bad.cause {
                 ReadFailure::Lost if attempt > 0 => range = self.lost_from(bad.offset.0, range.end),
-                ReadFailure::Map if attempt > 0 => range = unit.clone(),
+                ReadFailure::Map if attempt == 1 => range = self.around(bad.offset.0, PART_OF_MAP),
+                ReadFailure::Map if attempt > 1 => range = unit.clone(),
                 _ => {}
             }
             let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
@@ -512,7 +520,7 @@ impl SliceCopy {
     /// Returns whether it can be read now.
     pub async fn repair_found(self: &Rc<Self>, bad: BadBlock) -> bool {
         self.note_bad(bad);
-        if self.repair(bad, bad.offset.0 + 1, Waiter::Read).await {
+        if self.repair(bad, bad.offset.0 + 1, Waiter::Nobody).await {
             return true;
         }
         // A host's read may have found it before, and is repairing it.

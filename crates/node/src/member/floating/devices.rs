@@ -2,7 +2,7 @@
 //! simulated world does not.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +38,61 @@ pub enum AddressWork {
     TakeOff(AddressOn),
 }
 
-/// The result. An error says what to do.
-pub type DevicesAnswer = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+/// Why an address could not be set, removed or given up. Nodes report it to each other as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceTrouble {
+    #[error("this node cannot configure its network devices")]
+    NoDevices,
+    #[error("the thread that manages network devices has ended; restart the node")]
+    ThreadGone,
+    #[error("a core of this node was too slow to configure the address in time")]
+    CoreSlow,
+    #[error("the operating system has not responded for 2 seconds")]
+    SystemSilent,
+    #[error("too late: setting the address took longer than its lifetime")]
+    Late,
+    #[error(
+        "{address} is configured on this machine's {device}, but a floating IP must not be; remove it from the machine's network settings, or exclude it from DHCP"
+    )]
+    OfMachine { address: IpAddr, device: String },
+    #[error("no network device has an address in {address}/{prefix}; name a device with --device")]
+    NoDeviceInNetwork { address: IpAddr, prefix: u8 },
+    /// `error` is the text of the operating system.
+    #[error("cannot listen for iSCSI at {address}: {error}")]
+    Listen { address: SocketAddr, error: String },
+    #[error("`ip {arguments}`: {fault}")]
+    Ip { arguments: String, fault: IpFault },
+    #[error(
+        "commands received through it are still running on a disk of this node. No other node may hold the address until they end: check for a hung disk or volume (`ursa pool list`, `ursa volume list`, the kernel's log)"
+    )]
+    CommandsRunning,
+}
+
+/// What is wrong with the program `ip`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+#[serde(rename_all = "kebab-case")]
+pub enum IpFault {
+    #[error("command not found; install iproute2")]
+    NotFound,
+    #[error("timed out after one second")]
+    TimedOut,
+    #[error("cannot parse its output: {0}")]
+    Output(String),
+    /// With what it printed.
+    #[error(
+        "{0}: floating IPs require CAP_NET_ADMIN and CAP_NET_RAW; set AmbientCapabilities= of the node's service"
+    )]
+    NotPermitted(String),
+    /// With what it printed, or the text of the operating system.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The result.
+pub type DevicesAnswer = Pin<Box<dyn Future<Output = Result<(), DeviceTrouble>>>>;
 
 /// See [`Config::devices`](crate::Config::devices).
 #[derive(Clone)]
@@ -62,7 +115,7 @@ impl Default for Devices {
     fn default() -> Devices {
         Devices::new(|work| {
             let answer = match work {
-                AddressWork::PutOn { .. } => Err("this node cannot configure its network devices".into()),
+                AddressWork::PutOn { .. } => Err(DeviceTrouble::NoDevices),
                 AddressWork::TakeOff(_) => Ok(()),
             };
             Box::pin(std::future::ready(answer))

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use base::Instant;
 use rt::sync::Notify;
 
+use super::DeviceTrouble;
+
 /// The state of floating addresses on this node.
 pub(crate) struct Floating {
     here: RefCell<BTreeMap<IpAddr, Here>>,
@@ -28,7 +30,7 @@ pub(crate) struct Here {
     /// Since when no node has the address, as far as this node knows, if that was reported.
     pub(crate) lost_since: Option<Instant>,
     /// Why the last attempt to set, remove or give up the address failed.
-    pub(crate) trouble: Option<String>,
+    pub(crate) trouble: Option<DeviceTrouble>,
 }
 
 impl Floating {

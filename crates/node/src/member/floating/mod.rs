@@ -25,7 +25,7 @@ use std::time::Duration;
 use proto::iscsi::FLOATING_GROUP_MIN;
 use serde::{Deserialize, Serialize};
 
-pub use self::devices::{AddressOn, AddressWork, Devices, DevicesAnswer};
+pub use self::devices::{AddressOn, AddressWork, DeviceTrouble, Devices, DevicesAnswer, IpFault};
 pub(crate) use self::emit_events::{has_holder_up, tell_address, tell_holder};
 pub(crate) use self::here::{Floating, Here};
 

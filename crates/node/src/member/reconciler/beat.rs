@@ -16,7 +16,7 @@ use crate::copies::core::{Copies, leave_on_every_core};
 use crate::copies::message::Heartbeat;
 
 /// How often a node requests leases: ten times in the length of a lease.
-pub(super) const HEARTBEAT: Duration = Duration::from_millis(100);
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// For how long a node counts as heard after each heartbeat: five of them.
 pub(super) const HEARD_WITHIN: Duration = HEARTBEAT.saturating_mul(5);

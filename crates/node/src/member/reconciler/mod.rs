@@ -54,6 +54,7 @@ use serde::de::DeserializeOwned;
 use store::VolumeId;
 
 use self::agreement::Agreement;
+pub(crate) use self::beat::HEARTBEAT;
 use self::budget::Dealt;
 use self::cuts::Cuts;
 pub use self::engine::Engine;

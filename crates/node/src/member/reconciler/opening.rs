@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::ByteLen;
-use replica::NodeId;
+use replica::{Incarnation, NodeId};
 use rt::sync::{Receiver, oneshot};
 use store::{PoolId, VolumeId};
 
@@ -17,8 +17,8 @@ use crate::control::{Control, CopyOpening, ServedAs};
 use crate::copies::SliceCopy;
 use crate::copies::core::Copies;
 use crate::copies::entry::{
-    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NodeEntry, VolumeEntry, WantedCopy, deleted_key,
-    node_key,
+    CopyEntry, DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NodeEntry, StandingEntry, VolumeEntry,
+    WantedCopy, deleted_key, node_key,
 };
 use crate::copies::split_brain::{SplitEntry, split_key};
 use crate::shard::on_all_cores;
@@ -141,26 +141,57 @@ impl Reconciler {
     ///
     /// It looks at a few volumes in each turn of this core.
     pub async fn dropped_here(&self) -> Vec<(VolumeEntry, DroppedCopy)> {
-        let me = self.me();
         if !self.knows_this_life() {
             // Another node may be about to give a copy to the previous life.
             return Vec::new();
         }
         let is_closing = |id: VolumeId| self.closing.borrow().contains(&id);
         // Someone may have removed the copy without knowing what was written only here: that is not deleted.
-        let is_split_here = |id: VolumeId| {
-            let key = split_key(id);
-            let split = self.get::<SplitEntry>(&key);
-            self.is_unreadable(&key)
-                || split.is_some_and(|(split, _)| split.keep.is_none() && split.node == me.0)
-        };
         let stays = |entry: &VolumeEntry| {
-            VolumeId::parse(&entry.id)
-                .is_some_and(|id| is_closing(id) || self.forks.has(id) || is_split_here(id))
+            VolumeId::parse(&entry.id).is_some_and(|id| is_closing(id) || self.has_own_writes(id))
         };
         let mut all = self.dropped_copies().await;
         all.retain(|(entry, _)| !stays(entry));
         all
+    }
+
+    /// Whether this node has continued alone with the volume, and nobody has decided yet whose data to keep.
+    fn has_own_writes(&self, id: VolumeId) -> bool {
+        let key = split_key(id);
+        let is_here = |split: SplitEntry| split.keep.is_none() && split.node == self.me().0;
+        self.forks.has(id)
+            || self.is_unreadable(&key)
+            || self.get::<SplitEntry>(&key).is_some_and(|(split, _)| is_here(split))
+    }
+
+    /// Whether a slice of the copy here could not be opened.
+    pub fn is_partly_open(&self, id: VolumeId) -> bool {
+        self.volumes.borrow().get(&id).is_some_and(Kept::is_partly_open)
+    }
+
+    /// Whether all that the copy here could be missed for is elsewhere now: the record has it out of sync,
+    /// and a copy in sync in the present life of a node that this one reaches.
+    ///
+    /// A node that was down with this one is in sync in its present life only if it has opened all of its
+    /// copy. So two copies of which neither can be opened are both kept.
+    pub fn is_dispensable(&self, id: VolumeId) -> bool {
+        if !self.knows_this_life() || self.has_own_writes(id) {
+            return false;
+        }
+        let (now, volumes) = (rt::now(), self.volumes.borrow());
+        let Some(kept) = volumes.get(&id).filter(|kept| kept.legible == Legible::Whole) else {
+            return false;
+        };
+        let life = |node: NodeId| self.peers.borrow().get(&node).and_then(|peer| peer.life);
+        let serves = |copy: &CopyEntry| {
+            let node = NodeId(copy.node);
+            copy.standing == StandingEntry::InSync
+                && life(node) == Some(Incarnation(copy.incarnation))
+                && self.reaches_now(now, node)
+        };
+        let here = kept.entry.copy_in(kept.slot);
+        here.is_some_and(|here| here.standing == StandingEntry::Outside)
+            && kept.entry.copies.iter().any(serves)
     }
 
     /// Whether the record, as far as this node has followed it, has this very start of the node.

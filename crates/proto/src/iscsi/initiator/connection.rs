@@ -510,7 +510,9 @@ impl Connection {
         let at = r2t.buffer_offset as usize;
         let end = at + r2t.desired_length as usize;
         if end > data.len() || r2t.desired_length > self.negotiated.max_burst {
-            return Err(ConnectionError::Protocol("an R2T for more than there is, or than a burst"));
+            return Err(ConnectionError::Protocol(
+                "an R2T for more data than the command has, or than a burst allows",
+            ));
         }
         let sequence = Sequence { lun: r2t.lun, tag: r2t.initiator_tag, target_tag: r2t.target_tag, at, end };
         self.send_data(sequence, &data);

@@ -102,7 +102,7 @@ enum Use {
 }
 
 async fn by_session(state: &State, secret: &str, counts: Use) -> Result<Caller, Refusal> {
-    let over = || not_logged_in("the session has ended: log in again");
+    let over = || not_logged_in("you are no longer logged in: log in again");
     let found = match counts {
         Use::Counts => state.access.find_session(secret),
         Use::DoesNot => state.access.sessions().look_at(Instant::now(), secret),

@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use self::log::AuditFilter;
 use self::writer::Writer;
 use super::input::{Parameters, limit_of, skip_of};
-use super::inquiries;
+use super::inquiries::{self, Unanswered};
 use super::peers::{self, QueriedNodes, Theirs, Whose};
 use super::refusal::Refusal;
 use super::state::State;
@@ -69,7 +69,7 @@ impl Audit {
 
     fn said(&self, why: String) -> String {
         format!(
-            "cannot write the audit log in {}; changes by the API are refused until it can be written: {why}",
+            "cannot write the audit log in {}; changes through the API are refused until it can be written: {why}",
             self.directory.display()
         )
     }
@@ -107,12 +107,12 @@ impl Audit {
 /// Answers a question of another node.
 ///
 /// # Errors
-/// As text: this node does not understand the question, or the log cannot be read.
-pub(super) async fn shown(audit: &Audit, question: &str) -> Result<Vec<AuditEntry>, String> {
-    let wanted: AuditFilter = serde_json::from_str(question)
-        .map_err(|error| format!("this node's version does not understand the request: {error}"))?;
+/// This node does not understand the question, or the log cannot be read.
+pub(super) async fn shown(audit: &Audit, question: &str) -> Result<Vec<AuditEntry>, Unanswered> {
+    let wanted: AuditFilter =
+        serde_json::from_str(question).map_err(|error| Unanswered::NotUnderstood(error.to_string()))?;
     let wanted = AuditFilter { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
-    audit.last(wanted).await.map_err(|error| format!("its audit log cannot be read: {error}"))
+    audit.last(wanted).await.map_err(|error| Unanswered::AuditUnreadable(error.to_string()))
 }
 
 fn cut(mut text: String) -> String {
@@ -148,7 +148,7 @@ pub(super) struct Window {
 ///
 /// Each node logs the requests that it received. With `node=all`, the logs of all nodes are merged by time.
 /// To page back, pass the number of the last entry as `before`, or for all nodes its time as `until`, and as
-/// `skip` how many of that second you have; without `skip` these are repeated.
+/// `skip` the number of entries of that second that you have; without `skip` these are repeated.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "access", operation_id = "list_audit",
     params(Window),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::node::Control;
-use ::node::events::{Code, Event as Happened, Severity};
+use ::node::events::{Code, Event as Happened, Severity, Taken};
 use api::Events;
 use axum::extract::State as Extracted;
 use axum::http::{HeaderMap, StatusCode};
@@ -25,10 +25,10 @@ use self::follow::{Follower, Place, unreadable};
 use self::merge::merged;
 use self::ring::Page;
 use super::access::Caller;
-use super::findings;
+use super::findings::{self, Opened};
 use super::guard::Peer;
 use super::input::{Parameters, limit_of, skip_of};
-use super::inquiries;
+use super::inquiries::{self, Unanswered};
 use super::peers::{self, QueriedNodes, Whose};
 use super::refusal::Refusal;
 use super::state::State;
@@ -49,7 +49,7 @@ pub(super) const AUDIT_UNAVAILABLE: Code = Code::new(
     "audit_unavailable",
     Severity::Warning,
     Some(
-        "check the node's data directory and its disk: changes by the API are refused until the audit log can be written",
+        "check the node's data directory and its disk: changes through the API are refused until the audit log can be written",
     ),
 );
 /// The API does not answer other machines, since it has no certificate.
@@ -72,6 +72,10 @@ const OWN: [Code; 5] =
 /// How often this node checks its own faults, to note since when each lasts.
 const FAULTS_EVERY: Duration = Duration::from_secs(1);
 
+/// For how long the node's control waits for events before it answers that there are none. Each answer wakes
+/// this thread, and each question a core.
+const ASKED_FOR: Duration = Duration::from_secs(10);
+
 /// The number of events of a response: the default, and the maximum.
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1000;
@@ -80,21 +84,14 @@ const LIMIT_MAX: usize = 1000;
 pub(super) async fn take_all(state: State) {
     let text = format!("{} serves", state.name);
     let mut started = Some(Happened::new(NODE_STARTED, &state.name, text));
-    let mut looked: Option<Instant> = None;
+    let (mut known, mut checked) = (None, None);
     loop {
-        let is_due = looked.is_none_or(|at| at.elapsed() >= FAULTS_EVERY);
-        let opened = is_due.then(|| Arc::clone(&state.opened));
-        let next = move |control: Rc<Control>| async move {
-            let taken = Rc::clone(&control).next_events().await;
-            let reports = opened.map(|opened| findings::reports(&control, &opened));
-            (taken, control.number(), reports)
-        };
-        let Ok((taken, number, reports)) = state.node.call(next).await else { return state.events.close() };
-        state.events.is_of(number);
-        if let Some(reports) = reports {
-            state.opened.first_seen.note(unix_now(), &reports);
-            looked = Some(Instant::now());
-        }
+        let opened = Arc::clone(&state.opened);
+        let next = move |control: Rc<Control>| wait_for_events(control, opened, known, checked);
+        let Ok(answer) = state.node.call(next).await else { return state.events.close() };
+        let taken = answer.taken;
+        (known, checked) = (Some(answer.number), answer.checked);
+        state.events.is_of(answer.number);
         if let Some(started) = started.take() {
             state.events.tell(Duration::ZERO, started);
             if let Some(why) = state.access.no_certificate.clone() {
@@ -107,13 +104,49 @@ pub(super) async fn take_all(state: State) {
             }
         }
         if taken.missed > 0 {
-            let text = format!("{} events before this one were lost", taken.missed);
+            let text = format!("events lost before this one: {}", taken.missed);
             state.events.tell(Duration::ZERO, Happened::new(EVENTS_DROPPED, "", text).because("lost"));
         }
         for (age, event) in taken.events {
             state.events.tell(age, event);
         }
         state.events.tell_left_out();
+    }
+}
+
+/// What the node's control answers.
+struct Answer {
+    taken: Taken,
+    /// The node's number.
+    number: u16,
+    /// When the node's faults were last checked.
+    checked: Option<Instant>,
+}
+
+/// Waits for events, and checks the node's faults meanwhile. Answers at once if the node has another number
+/// than the one that is known.
+///
+/// It stays on the node's core, which wakes for its own work: an idle node does not wake for this.
+async fn wait_for_events(
+    control: Rc<Control>,
+    opened: Arc<Opened>,
+    known: Option<u16>,
+    mut checked: Option<Instant>,
+) -> Answer {
+    let until = Instant::now() + ASKED_FOR;
+    let mut taken = Taken::default();
+    loop {
+        let number = control.number();
+        let is_news = !taken.events.is_empty() || taken.missed > 0 || known != Some(number);
+        if is_news || Instant::now() >= until {
+            return Answer { taken, number, checked };
+        }
+        let is_due = checked.is_none_or(|at| at.elapsed() >= FAULTS_EVERY);
+        taken = Rc::clone(&control).next_events().await;
+        if is_due {
+            opened.first_seen.note(unix_now(), &findings::reports(&control, &opened));
+            checked = Some(Instant::now());
+        }
     }
 }
 
@@ -216,11 +249,11 @@ impl Question {
 
 /// Events, oldest first.
 ///
-/// The queried node reports what it has seen: from the cluster's record what all nodes see, and events of its
-/// own sessions, pools and disks. It keeps the last 4,096. With `node=all`, events of all nodes are merged by
-/// time; an event reported by several nodes is listed once, with the nodes in `seen_by`. To page back, pass
-/// the time of the oldest event as `until`, and as `skip` how many of that second you have; without `skip`
-/// these are repeated.
+/// The queried node reports changes of the cluster's record, which all nodes see, and events of its own
+/// sessions, pools and disks. It keeps the last 4,096 events. With `node=all`, events of all nodes are merged
+/// by time; an event reported by several nodes is listed once, with the nodes in `seen_by`. To page back,
+/// pass the time of the oldest event as `until`, and as `skip` the number of events of that second that you
+/// have; without `skip` these are repeated.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "list_events",
     params(Window),
@@ -263,10 +296,10 @@ fn of_one(page: Option<Page>) -> Events {
 /// Answers a question of another node.
 ///
 /// # Errors
-/// As text: this node does not understand the question.
-pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, String> {
-    let question: Question = serde_json::from_str(question)
-        .map_err(|error| format!("this node's version does not understand the request: {error}"))?;
+/// This node does not understand the question.
+pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, Unanswered> {
+    let question: Question =
+        serde_json::from_str(question).map_err(|error| Unanswered::NotUnderstood(error.to_string()))?;
     Ok(Question { limit: question.limit.min(LIMIT_MAX), ..question }.answer(ring))
 }
 

@@ -190,7 +190,9 @@ impl Remembered {
         for (code, count) in std::mem::take(&mut self.counted) {
             let max = most_in_a_minute(code);
             if count > max {
-                let text = format!("{} more {code} events within a minute are omitted here", count - max);
+                let dropped = count - max;
+                let events = if dropped == 1 { "event" } else { "events" };
+                let text = format!("omitted here: {dropped} more {code} {events} within a minute");
                 self.push(Duration::ZERO, Happened::new(EVENTS_DROPPED, code, text).because("too_many"));
             }
         }
@@ -383,7 +385,7 @@ mod tests {
         ring.kept().since -= MINUTE;
         ring.tell_left_out();
         let told: Vec<String> = ring.after(None, 2, &ALL).items.into_iter().map(|event| event.text).collect();
-        assert_eq!(told[0], "1 more login_throttled events within a minute are omitted here");
-        assert_eq!(told[1], "5 more volume_created events within a minute are omitted here");
+        assert_eq!(told[0], "omitted here: 1 more login_throttled event within a minute");
+        assert_eq!(told[1], "omitted here: 5 more volume_created events within a minute");
     }
 }

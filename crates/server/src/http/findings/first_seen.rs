@@ -1,7 +1,7 @@
 //! Since when a node's own faults last.
 //!
 //! Most faults tell how long they have lasted. For the others, this module notes when they were first seen:
-//! the HTTP interface checks once per second while it is open.
+//! the HTTP interface has a core of the node check about once per second while it is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};

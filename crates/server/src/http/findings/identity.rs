@@ -75,7 +75,9 @@ pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
         OwnFault::Node(kind) => kind,
         OwnFault::AuditUnavailable { .. } => return (Code::AuditUnavailable, of_itself()),
         OwnFault::CertificateUnavailable { .. } => return (Code::CertificateUnavailable, of_itself()),
-        OwnFault::ChangeStuck { what, .. } => return (Code::ChangeStuck, of(SubjectKind::Change, what)),
+        OwnFault::ChangeStuck { work, .. } => {
+            return (Code::ChangeStuck, of(SubjectKind::Change, &work.to_string()));
+        }
         OwnFault::PoolFullSoon { pool, .. } => return (Code::PoolFullSoon, of(SubjectKind::Pool, pool)),
     };
     match kind {

@@ -31,7 +31,7 @@ use super::{cluster, node, pools, volumes};
 
 /// What is wrong in the cluster now, as the queried node sees it: the worst first.
 ///
-/// A node that is up and does not report its state is a finding itself.
+/// A node that is up but does not report its state is itself a finding.
 #[utoipa::path(
     get, path = "/v1/findings", tag = "node", operation_id = "list_findings",
     responses(

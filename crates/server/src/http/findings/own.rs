@@ -8,12 +8,13 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use ::node::Control;
-use ::node::control::FaultKind;
+use ::node::control::{FaultKind, WaitsFor, Work};
 use api::Since;
 use serde::{Deserialize, Serialize};
 use terms::clock::unix_now;
 
 use super::first_seen::FirstSeen;
+use crate::history::Forecast;
 use crate::http::access::Access;
 
 /// A change that takes longer counts as stuck. Most take less than a second, and callers wait at most 45
@@ -35,17 +36,12 @@ pub(super) enum OwnFault {
     /// The API does not answer other machines.
     CertificateUnavailable { error: String },
     /// A change does not finish.
-    ChangeStuck {
-        /// What the change does.
-        what: String,
-        waits_for: String,
-    },
+    ChangeStuck { work: Work, waits_for: WaitsFor },
     /// A pool will be full within 30 days if it grows as in the last days.
     PoolFullSoon {
         /// The pool's name.
         pool: String,
-        /// The forecast, in sentences.
-        forecast: String,
+        forecast: Forecast,
     },
 }
 
@@ -88,8 +84,8 @@ fn faults(control: &Control, opened: &Opened) -> Vec<(OwnFault, Option<Duration>
     }
     // Only the oldest one: others may wait for the same.
     if let Some(change) = control.changes().into_iter().find(|change| change.age > CHANGE_MAX) {
-        let (what, waits_for) = (change.work.to_string(), change.waits_for.to_string());
-        faults.push((OwnFault::ChangeStuck { what, waits_for }, Some(change.age)));
+        let stuck = OwnFault::ChangeStuck { work: change.work, waits_for: change.waits_for };
+        faults.push((stuck, Some(change.age)));
     }
     let full_soon = |(pool, forecast)| (OwnFault::PoolFullSoon { pool, forecast }, None);
     faults.extend(opened.full_soon().into_iter().map(full_soon));
@@ -103,7 +99,7 @@ pub struct Opened {
     access: OnceLock<Weak<Access>>,
     pub(in crate::http) first_seen: FirstSeen,
     /// The pools of this node that will be full soon, with their forecasts, when it last looked.
-    full_soon: RwLock<Vec<(String, String)>>,
+    full_soon: RwLock<Vec<(String, Forecast)>>,
 }
 
 impl Opened {
@@ -114,13 +110,13 @@ impl Opened {
     }
 
     /// Notes which pools of this node will be full soon, with their forecasts.
-    pub(in crate::http) fn note_full_soon(&self, pools: Vec<(String, String)>) {
+    pub(in crate::http) fn note_full_soon(&self, pools: Vec<(String, Forecast)>) {
         *self.full_soon.write().unwrap_or_else(PoisonError::into_inner) = pools;
     }
 
     /// Called on a core of the node, so it does not wait for the lock, which is taken for writing only for a
     /// moment every few minutes.
-    fn full_soon(&self) -> Vec<(String, String)> {
+    fn full_soon(&self) -> Vec<(String, Forecast)> {
         self.full_soon.try_read().map(|pools| pools.clone()).unwrap_or_default()
     }
 

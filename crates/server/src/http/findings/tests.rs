@@ -1,6 +1,6 @@
 //! Which findings follow from which facts, and their texts.
 
-use ::node::control::{FaultKind, UnreadBlock};
+use ::node::control::{Doing, FaultKind, UnreadBlock, WaitsFor, Work};
 use ::node::{RecordDamage, RecordFault, RecordMissing};
 use FindingCode as Code;
 use Severity::{Critical, Info, Warning};
@@ -15,6 +15,7 @@ use terms::samples;
 use super::judge::{Observed, judge};
 use super::own::{OwnFault, Report};
 use super::words;
+use crate::history::{Forecast, Outlook};
 
 fn node(id: u16) -> ClusterNode {
     samples::node(id)
@@ -87,7 +88,7 @@ fn etcd_lost(node: u16) -> Report {
 
 fn disk_failed() -> FaultKind {
     let (pool, disk) = ("default".into(), "/dev/sdb".into());
-    FaultKind::DiskFailed { pool, disk, error: "Input/output error".into() }
+    FaultKind::DiskFailed { pool, disk, errno: 5 }
 }
 
 /// A healthy cluster: three nodes, and a volume with two copies.
@@ -313,7 +314,10 @@ fn a_pool_with_log_volumes_warns_by_level() {
 #[test]
 fn a_pool_that_is_forecast_to_be_full_is_advice_until_it_is_nearly_full() {
     let soon = |node, pools| {
-        let forecast = "At this rate it will be full in about 9 days.".to_owned();
+        let days = |days| days * 86_400;
+        let outlook =
+            Outlook::Fuller { growth: 10 << 30, likely: days(9), soonest: days(9), latest: Some(days(9)) };
+        let forecast = Forecast { known: days(7), outlook };
         let reports = vec![own(node, OwnFault::PoolFullSoon { pool: "default".into(), forecast })];
         Observed { reports, pools, ..if node == 1 { alone() } else { cluster() } }
     };
@@ -321,8 +325,7 @@ fn a_pool_that_is_forecast_to_be_full_is_advice_until_it_is_nearly_full() {
     finds(soon(2, cluster().pools), &[(Info, Code::PoolFullSoon)]);
     finds(soon(1, vec![online(1)]), &[(Info, Code::PoolFullSoon)]);
     let found = findings(&soon(2, cluster().pools)).remove(0);
-    let cause =
-        "Pool default on node 2 (server2) is filling up. At this rate it will be full in about 9 days.";
+    let cause = "Pool default on node 2 (server2) is filling up. Over the last 7 d, it grew by 10GiB per day. At this rate it will be full in about 9 days (growth was steady).";
     assert_eq!(found.cause, cause);
     assert_eq!(found.command, "ursa pool add-disk default DISK --node 2");
     assert_eq!((found.subject.kind, found.subject.node), (SubjectKind::Pool, Some(2)));
@@ -405,8 +408,8 @@ fn a_node_that_does_not_report_is_a_finding() {
 #[test]
 fn a_change_that_does_not_end_is_found_on_any_node() {
     let stuck = || OwnFault::ChangeStuck {
-        what: "deleting volume \"x\"".into(),
-        waits_for: "a response from /dev/sdb".into(),
+        work: Work { doing: Doing::DeleteVolume, name: "x".into() },
+        waits_for: WaitsFor::Disks(vec!["/dev/sdb".into()]),
     };
     let cause = |observed: Observed| findings(&observed).remove(0).cause;
     assert_eq!(

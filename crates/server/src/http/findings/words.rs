@@ -1,6 +1,7 @@
 //! The texts of all findings.
 
 use std::fmt::Display;
+use std::io;
 
 use ::node::control::{FaultKind, Stall, UnreadBlock};
 use ::node::{RecordDamage, RecordFault, RecordMissing};
@@ -67,7 +68,7 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
         What::NodeDown(node) => Words {
             cause: format!("{} is down: heartbeat timeout.", capital(&node_of(node))),
             action: format!(
-                "Check that the server runs, and start Ursa there ({}). Its copies then resync automatically",
+                "Check that the server is running, and start Ursa there ({}). Its copies then resync automatically",
                 node.name
             ),
             command: "systemctl start ursa".into(),
@@ -162,7 +163,7 @@ fn of_unserved(volume: &Volume, why: Unserved<'_>) -> Words {
     let name = &volume.name;
     let (cause, action) = match why {
         Unserved::Problem(problem) => {
-            (format!("Volume {name} is unavailable: {problem}"), "Show what it waits for")
+            (format!("Volume {name} is unavailable: {problem}"), "See what it is waiting for")
         }
         Unserved::NotReached => (
             format!(
@@ -206,7 +207,7 @@ fn of_resync(how: Resync, copies: &[Copy<'_>]) -> Words {
             let what = sync.and_then(|sync| sync.waits_for.as_deref()).unwrap_or_default();
             Words {
                 cause: format!("{one} and waits for {what}.{}", more("are waiting")),
-                action: "If it keeps waiting, check what it waits for".into(),
+                action: "If the wait does not end, check what it is waiting for".into(),
                 command: show,
             }
         }
@@ -294,13 +295,13 @@ fn of_reports(reports: &[&Report], nodes: &[ClusterNode]) -> Words {
             action: "Repair the certificate, then restart the node".into(),
             command: "systemctl restart ursa".into(),
         },
-        OwnFault::ChangeStuck { what, waits_for } => Words {
-            cause: format!("{who}: {what} has not finished: it waits for {waits_for}."),
+        OwnFault::ChangeStuck { work, waits_for } => Words {
+            cause: format!("{who}: {work} has not finished: it waits for {waits_for}."),
             action: "Fix what it waits for; it then continues automatically".into(),
             command: LOG.into(),
         },
         OwnFault::PoolFullSoon { pool, forecast } => Words {
-            cause: format!("Pool {pool} on {} is filling up. {forecast}", whose(report)),
+            cause: format!("Pool {pool} on {} is filling up. {}", whose(report), forecast.text()),
             action: "Add a disk to it, or delete volumes that are not needed".into(),
             command: format!("ursa pool add-disk {pool} DISK{}", at(report.node)),
         },
@@ -363,7 +364,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         )),
         FaultKind::ClusterFailed { error, retry_seconds } => Words {
             cause: format!(
-                "{who} does not take part in its cluster: cluster failed: {error}. It serves only volumes that have never had a copy on another node; its other copies are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
+                "{who} does not take part in its cluster: {error}. It serves only volumes that have never had a copy on another node; its other copies are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
             ),
             action: "Repair the cause; if it cannot be repaired, `ursa node leave --forget` lets the node leave its cluster for a new one of its own, from which it can join again".into(),
             command: LOG.into(),
@@ -372,7 +373,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             cause: format!(
                 "{who} was set back to an earlier state, or runs twice: the cluster has already seen its start {seen_start}. It does not take part in the cluster."
             ),
-            action: "Make sure that no second machine runs with a copy of its data directory, then restart it; copies that are older are resynced in full".into(),
+            action: "Make sure that no second machine runs with a copy of its data directory, then restart it; older copies are resynced in full".into(),
             command: "systemctl restart ursa".into(),
         },
         FaultKind::RecordSetBack => Words {
@@ -416,8 +417,11 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         FaultKind::PoolSetBack { pool, disks, resynced, stuck } => {
             of_set_back((pool, &on, disks), *resynced, stuck, &at(node))
         }
-        FaultKind::DiskFailed { pool, disk, error } => Words {
-            cause: format!("Disk {disk} of pool {pool}{on} has failed: {error}."),
+        FaultKind::DiskFailed { pool, disk, errno } => Words {
+            cause: format!(
+                "Disk {disk} of pool {pool}{on} has failed: {}.",
+                io::Error::from_raw_os_error(*errno)
+            ),
             action: "Check the disk (dmesg); when it works again or is replaced, reopen the pool".into(),
             command: format!("ursa pool reopen {pool}{}", at(node)),
         },
@@ -440,7 +444,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         }
         FaultKind::VolumeNameTaken { pool, id, volume } => Words {
             cause: format!(
-                "Pool {pool}{on} has a volume {volume}, and the cluster has another volume of that name: the other nodes do not know this one, and it cannot get copies."
+                "Pool {pool}{on} has a volume {volume}, and the cluster has another volume with that name: the other nodes do not know this one, and it cannot get copies."
             ),
             action: "Rename it on that node".into(),
             command: format!("ursa volume rename {id} NEW-NAME"),
@@ -476,7 +480,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                 if *blocks == 1 { "block" } else { "blocks" },
                 if *blocks == 1 { "it" } else { "them" },
             ),
-            action: "Keep the copy on the disk that failed to read: Ursa retries at least about once a minute. If the disk no longer reads the blocks, restore them from a backup; the finding clears when hosts have overwritten them".into(),
+            action: "Keep the copy on the disk that failed to read: Ursa retries the reads about once a minute. If the disk can no longer read the blocks, restore them from a backup; the finding clears when hosts have overwritten them".into(),
             command: format!("ursa volume show {volume}"),
         },
     }

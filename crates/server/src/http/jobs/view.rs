@@ -1,10 +1,14 @@
 //! Jobs as the API shows them.
 
 use ::node::VolumeId;
-use ::node::control::{ChangeStatus, Conversion, EndedJob, EndedWork, JobOutcome, Scrub, Verification};
+use ::node::control::{
+    ChangeStatus, Conversion, EndedJob, EndedWork, JobOutcome, Scrub, ScrubState, Verification,
+    VerificationState,
+};
 use ::node::copies::{CopyEntry, CopyWork, StandingEntry};
 use ::node::member::CopiesStatus;
 use api::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
+use base::ByteLen;
 
 use super::id;
 use crate::http::volumes::copies::restraint;
@@ -77,7 +81,7 @@ pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: u16) -> Job {
         // Not by what is left of the volume: what is not in use is not read.
         eta_s: scrub.left.map(|left| left.as_secs()),
         age_s: Some(scrub.age.as_secs()),
-        waits_for: scrub.waits_for.map(str::to_owned),
+        waits_for: scrub.waits_for.map(|wait| wait.to_string()),
         can_be_cancelled: true,
         ..plain((id::of_scrub(id, node), node), JobKind::Scrub, scrub.volume, state)
     }
@@ -86,7 +90,7 @@ pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: u16) -> Job {
 /// The conversion of a copy by the node with this number.
 pub(super) fn of_conversion(id: VolumeId, found: Conversion, node: u16) -> Job {
     let rate = (found.copied * 1000).checked_div(found.age.as_millis() as u64).unwrap_or_default();
-    let is_waiting = found.problem.is_some() || found.copied == 0;
+    let is_waiting = found.waits_for.is_some() || found.copied == 0;
     let state = if is_waiting { JobState::Waiting } else { JobState::Running };
     Job {
         progress: Some(part_of(found.done, found.total)),
@@ -95,7 +99,8 @@ pub(super) fn of_conversion(id: VolumeId, found: Conversion, node: u16) -> Job {
         rate: Some(rate),
         eta_s: found.total.saturating_sub(found.done).checked_div(rate).filter(|_| !is_waiting),
         age_s: Some(found.age.as_secs()),
-        waits_for: is_waiting.then(|| found.problem.unwrap_or_else(|| "its turn".to_owned())),
+        waits_for: is_waiting
+            .then(|| found.waits_for.map_or_else(|| "its turn".to_owned(), |wait| wait.to_string())),
         can_be_cancelled: true,
         ..plain((id::of_conversion(id, node), node), JobKind::Convert, found.volume, state)
     }
@@ -124,15 +129,16 @@ pub(super) fn of_change(change: ChangeStatus) -> Job {
 
 /// A job that ended at this time, in seconds since 1970; `here` is the number of this node.
 pub(super) fn of_ended(job: EndedJob, here: u16, at: u64) -> Job {
-    let EndedJob { work, subject, outcome, reason, took } = job;
+    let EndedJob { work, subject, outcome, took } = job;
     let state = match outcome {
         JobOutcome::Done => JobState::Ended,
         JobOutcome::Failed => JobState::Failed,
         JobOutcome::Cancelled => JobState::Cancelled,
     };
+    let reason = reason(&work, outcome);
     let end = JobEnd { at, took_s: took.map(|took| took.as_secs()), reason, found: None };
     match work {
-        EndedWork::Copy { volume, node, work, cause } => {
+        EndedWork::Copy { volume, node, work, cause, .. } => {
             let (kind, from_node) = kind_of(work);
             let progress = (outcome == JobOutcome::Done && kind != JobKind::RemoveCopy).then_some(1.0);
             let id = id::of_copy(&volume, node);
@@ -170,11 +176,41 @@ pub(super) fn of_ended(job: EndedJob, here: u16, at: u64) -> Job {
             ended: Some(end),
             ..plain((id::of_conversion(volume, here), here), JobKind::Convert, subject, state)
         },
-        EndedWork::Change { number } => {
+        EndedWork::Change { number, .. } => {
             let id = (id::of_change(number, here), here);
             Job { ended: Some(end), ..plain(id, JobKind::Change, subject, state) }
         }
     }
+}
+
+/// Why a job did not end as requested, and what else to know about it.
+fn reason(work: &EndedWork, outcome: JobOutcome) -> Option<String> {
+    let stopped = |is_stopped: bool| is_stopped.then(|| "stopped before it was complete".to_owned());
+    let said = match work {
+        EndedWork::Copy { reason, .. } => [reason.map(|reason| reason.to_string()), None, None],
+        EndedWork::Verification { found, .. } if found.is_cut_short() => {
+            [Some("the volume no longer has a copy on this node".to_owned()), None, None]
+        }
+        EndedWork::Verification { found, .. } => {
+            let different = Some(found.different).filter(|bytes| *bytes > 0);
+            let unchecked = Some(found.unchecked).filter(|bytes| *bytes > 0).map(|bytes| {
+                let why = found.problem.as_ref().map_or("cause unknown".to_owned(), ToString::to_string);
+                format!("{} could not be compared: {why}", ByteLen(bytes))
+            });
+            let different = different.map(|bytes| format!("copies differ in {}", ByteLen(bytes)));
+            [stopped(found.state == VerificationState::Stopped), different, unchecked]
+        }
+        EndedWork::Scrub { found, .. } => {
+            [stopped(found.state == ScrubState::Stopped), found.found.said(), None]
+        }
+        EndedWork::Conversion { .. } => {
+            let is_cancelled = outcome == JobOutcome::Cancelled;
+            [is_cancelled.then(|| "cancelled before it was complete".to_owned()), None, None]
+        }
+        EndedWork::Change { error, .. } => [error.clone(), None, None],
+    };
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// The kind of a job, and the node that a copy moves from.
@@ -226,10 +262,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use ::node::control::{Doing, ScrubFound, ScrubState, VerificationState, WaitsFor, Work, Zeroed};
-    use ::node::copies::{Cause, CopySync, Leaves, Restraint, ShapeEntry, SyncPause, VolumeEntry};
+    use ::node::control::{Doing, ScrubFound, ScrubWait, Uncompared, WaitsFor, Work, Zeroed};
+    use ::node::copies::{Cause, CopySync, EndReason, Leaves, Restraint, ShapeEntry, SyncPause, VolumeEntry};
     use api::SyncRestraint;
-    use base::ByteLen;
 
     use super::*;
 
@@ -379,11 +414,11 @@ mod tests {
         };
         let job = of_scrub(VolumeId([5; 16]), running.clone(), 2);
         assert_eq!((job.state, job.eta_s, job.progress), (JobState::Running, Some(10), Some(0.5)));
-        let waits_for = Some("the copy on this node to be in sync");
+        let waits_for = Some(ScrubWait::Sync);
         let interrupted = Scrub { state: ScrubState::Interrupted, waits_for, left: None, ..running };
         let job = of_scrub(VolumeId([5; 16]), interrupted, 2);
         assert_eq!((job.state, job.eta_s, job.can_be_cancelled), (JobState::Waiting, None, true));
-        assert_eq!(job.waits_for.as_deref(), waits_for);
+        assert_eq!(job.waits_for.as_deref(), Some("the copy on this node to be in sync"));
     }
 
     #[test]
@@ -405,7 +440,6 @@ mod tests {
             work: EndedWork::Verification { volume: VolumeId([5; 16]), found: Box::new(found) },
             subject: "db".into(),
             outcome: JobOutcome::Done,
-            reason: Some("copies differ in 512 bytes".into()),
             took: Some(Duration::from_secs(7)),
         };
         let job = of_ended(compared.clone(), 2, 1000);
@@ -413,20 +447,53 @@ mod tests {
         assert_eq!(id::node_of(&job.id), Some(2));
         let end = job.ended.unwrap();
         assert_eq!((end.at, end.took_s), (1000, Some(7)));
-        assert_eq!(end.reason.as_deref(), Some("copies differ in 512 bytes"));
+        assert_eq!(end.reason.as_deref(), Some("copies differ in 512B"));
         assert_eq!(end.found, Some(JobFound { equal: false, different_bytes: 512, unchecked_bytes: 0 }));
 
         let work = CopyWork::Move { from: 1 };
-        let work = EndedWork::Copy { volume: "ab".into(), node: 3, work, cause: Some(Cause::Silent) };
+        let (cause, reason) = (Some(Cause::Silent), Some(EndReason::CopyRemoved));
+        let work = EndedWork::Copy { volume: "ab".into(), node: 3, work, cause, reason };
         let moved = EndedJob { work, outcome: JobOutcome::Cancelled, ..compared.clone() };
         let job = of_ended(moved, 2, 1000);
         assert_eq!((job.id.as_str(), job.kind), ("copy.ab.3", JobKind::MoveCopy));
-        assert_eq!((job.state, job.ended.is_some()), (JobState::Cancelled, true));
+        assert_eq!(job.state, JobState::Cancelled);
+        let reason = job.ended.unwrap().reason;
+        assert_eq!(reason.as_deref(), Some("the copy was removed before it was in sync"));
         assert_eq!((job.node, job.from_node, job.progress), (3, Some(1), None));
 
-        let work = EndedWork::Change { number: 7 };
+        let work = EndedWork::Change { number: 7, error: Some("the pool is full".into()) };
         let change = EndedJob { work, outcome: JobOutcome::Failed, ..compared };
         let job = of_ended(change, 2, 1000);
         assert_eq!((job.id.as_str(), job.node, job.state), ("change.7.2", 2, JobState::Failed));
+        assert_eq!(job.ended.unwrap().reason.as_deref(), Some("the pool is full"));
+    }
+
+    #[test]
+    fn what_a_verify_found_is_said_in_one_sentence() {
+        use VerificationState::{Done, Stopped};
+
+        let said = |state, done, different, unchecked| {
+            let found = Verification {
+                volume: "db".into(),
+                state,
+                age: Duration::ZERO,
+                took: Duration::ZERO,
+                total: 1 << 20,
+                done,
+                unchecked,
+                problem: Some(Uncompared::NotPaused),
+                different,
+                differences: Vec::new(),
+                nodes: [1, 2].into(),
+            };
+            let work = EndedWork::Verification { volume: VolumeId([5; 16]), found: Box::new(found) };
+            reason(&work, JobOutcome::Done)
+        };
+        assert_eq!(said(Done, 1 << 20, 0, 0), None);
+        let text = "stopped before it was complete; copies differ in 64K";
+        assert_eq!(said(Stopped, 1 << 19, 65_536, 0).as_deref(), Some(text));
+        let text = "copies differ in 512B; 4K could not be compared: host writes to it could not be paused";
+        assert_eq!(said(Done, 1 << 20, 512, 4096).as_deref(), Some(text));
+        assert_eq!(said(Done, 0, 0, 0).as_deref(), Some("the volume no longer has a copy on this node"));
     }
 }

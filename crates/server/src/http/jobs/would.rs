@@ -41,9 +41,7 @@ fn cancelling(job: &Job) -> Vec<String> {
             vec![format!("the verify of volume {volume} stops before everything is compared")]
         }
         (JobKind::Scrub, _) => {
-            vec![format!(
-                "the scrub of volume {volume} stops before everything is read, and is not continued"
-            )]
+            vec![format!("the scrub of volume {volume} stops before everything is read, and does not resume")]
         }
         (JobKind::Convert, _) => vec![
             format!("volume {volume} keeps its former kind"),
@@ -73,7 +71,7 @@ pub(super) fn not_cancellable(job: &Job) -> Refusal {
             (detail, hint)
         }
         _ => (
-            format!("{} cannot be cancelled: stopping halfway would be worse", job.subject),
+            format!("{} cannot be cancelled: stopping halfway would do more harm", job.subject),
             "check what it is waiting for".to_owned(),
         ),
     };

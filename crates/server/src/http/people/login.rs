@@ -127,15 +127,15 @@ pub(super) async fn hashed(state: &State, field: &'static str, password: String)
 
 /// Logs in with a password and returns the session cookie.
 ///
-/// The session ends after 30 minutes without a request, after 12 hours, and when the user's role or password
-/// changes. Changes authenticated by cookie require the header `X-Ursa-Request: 1`. After five wrong
+/// The login session ends after 30 minutes without a request, after 12 hours, and when the user's role or
+/// password changes. Changes authenticated by cookie require the header `X-Ursa-Request: 1`. After five wrong
 /// passwords for an account, or twenty from an address, each further one lengthens the wait before the next
 /// attempt, up to a minute.
 #[utoipa::path(
     post, path = "/v1/login", tag = "access", operation_id = "log_in",
     request_body = Login,
     responses(
-        (status = OK, description = "The user that logged in", body = LoggedIn),
+        (status = OK, description = "The user who logged in", body = LoggedIn),
         (status = UNAUTHORIZED, description = "`login_failed`: invalid user name or password"),
         (status = TOO_MANY_REQUESTS, description = "`login_throttled`: with Retry-After"),
         (status = SERVICE_UNAVAILABLE, description = "`login_busy`"),
@@ -193,7 +193,7 @@ fn slowed(state: &State, peer: &Peer, wait: Duration) -> Refusal {
     // The text does not contain the account's name, since a stranger chose it.
     let text = format!("login from {} delayed after too many wrong passwords", peer.ip());
     state.events.tell(Duration::ZERO, Happened::new(LOGIN_THROTTLED, peer.ip(), text));
-    let detail = format!("too many failed attempts: try again in {seconds} seconds");
+    let detail = format!("too many failed attempts: try again in {seconds} s");
     Refusal::new(StatusCode::TOO_MANY_REQUESTS, "login_throttled", detail).retry_after(seconds)
 }
 
@@ -202,10 +202,10 @@ fn busy(_: TooMany) -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "login_busy", detail).retry_after(1)
 }
 
-/// Ends the session whose cookie comes with the request.
+/// Logs out: ends the login session whose cookie comes with the request.
 #[utoipa::path(
     post, path = "/v1/logout", tag = "access", operation_id = "log_out",
-    responses((status = NO_CONTENT, description = "The session has ended, if there was one")),
+    responses((status = NO_CONTENT, description = "The user is logged out")),
 )]
 pub(in crate::http) async fn log_out(
     Extracted(state): Extracted<State>,
@@ -232,8 +232,8 @@ pub(in crate::http) async fn who_am_i(Extension(caller): Extension<Caller>) -> a
     axum::Json(WhoAmI { name: caller.name, role: caller.role, by: caller.by })
 }
 
-/// Changes the password of the logged-in user. All other sessions of the user end; a new session cookie is
-/// returned.
+/// Changes the password of the logged-in user. The user is logged out everywhere else; a new session cookie
+/// is returned.
 #[utoipa::path(
     put, path = "/v1/password", tag = "access", operation_id = "change_password",
     request_body = PasswordChange,

@@ -53,7 +53,7 @@ pub(in crate::http) async fn create(
     Ok((StatusCode::CREATED, axum::Json(shown(made))))
 }
 
-/// Changes the role or password of a user. The user's sessions end, on all nodes.
+/// Changes the role or password of a user, who is logged out on all nodes.
 #[utoipa::path(
     patch, path = "/v1/users/{name}", tag = "access", operation_id = "change_user",
     params(("name" = String, Path, description = "User name"), DryRunParam),
@@ -91,11 +91,11 @@ fn would_change(user: &User, role: Option<Role>, has_other_password: bool) -> Ve
     let name = &user.name;
     let role = role.map(|role| format!("user {name} gets the role {role}"));
     let password = has_other_password.then(|| format!("user {name} gets a new password"));
-    let ended = format!("the sessions of user {name} end, on all nodes");
+    let ended = format!("user {name} is logged out on all nodes");
     role.into_iter().chain(password).chain([ended]).collect()
 }
 
-/// Deletes a user. The user's sessions end, on all nodes. Tokens that the user created stay.
+/// Deletes a user, who is logged out on all nodes. Tokens that the user created remain valid.
 #[utoipa::path(
     delete, path = "/v1/users/{name}", tag = "access", operation_id = "delete_user",
     params(("name" = String, Path, description = "User name"), DryRunParam),
@@ -127,12 +127,12 @@ async fn would_delete(state: &State, name: String) -> Result<Response, Refusal> 
     };
     let (user, made) = state.call(check).await?;
     let mut steps = vec![format!(
-        "user {} ({}) is deleted; the user's sessions end, on all nodes",
+        "user {} ({}) is deleted, and logged out on all nodes",
         user.name,
         shown_role(user.role)
     )];
     if made > 0 {
-        steps.push(format!("tokens that the user created stay: {made}"));
+        steps.push(format!("tokens that the user created remain valid: {made}"));
     }
     Ok(dry_run::would(steps, Vec::new()))
 }

@@ -58,7 +58,7 @@ pub(super) async fn add_disk(
     let disk = state.call_on(node, check).await?;
     let steps = vec![
         taking(&disk, reserve, &name),
-        format!("pool {name} depends on the disk from then on, until it is removed again"),
+        format!("pool {name} depends on the disk from then on, until the disk is removed again"),
     ];
     Ok(dry_run::would(steps, Vec::new()))
 }
@@ -84,7 +84,7 @@ pub(super) async fn keep_disk(
     let (pool, disk) = (name.clone(), path.clone());
     let check = move |control: Rc<Control>| async move { control.check_keeping(&pool, &disk) };
     state.call_on(node, check).await?;
-    let step = format!("{} stays in pool {name}; what was moved stays where it is", text(&path));
+    let step = format!("{} stays in pool {name}; data that was moved stays where it is", text(&path));
     Ok(dry_run::would(vec![step], Vec::new()))
 }
 
@@ -148,7 +148,7 @@ fn taking(disk: &LookedAt, reserve: bool, pool: &str) -> String {
 fn removing(RemovableDisk { path, total, left, moves }: &RemovableDisk, pool: &str) -> Vec<String> {
     let (path, total, left) = (text(path), Size(total.0), Size(left.0));
     let first = match moves.0 {
-        0 => format!("nothing is moved, because nothing lies on {path}"),
+        0 => format!("nothing is moved: {path} holds no data"),
         moves => format!(
             "{} are moved from {path} to the other disks of pool {pool} while hosts use the volumes; nothing new is stored on {path} meanwhile",
             Size(moves)
@@ -186,7 +186,7 @@ fn importing(Importable { pool, name, used_by }: &Importable) -> Vec<String> {
     let mut steps = vec![format!("pool {before} on {paths} is imported to this node{called}")];
     steps.extend(used_by.iter().map(|host| {
         format!(
-            "{host} used it last and has not exported it: if that server is on, both write to the pool, and its content is destroyed"
+            "{host} used it last and has not exported it: if that server is still running, both write to the pool and destroy its content"
         )
     }));
     let volumes = &pool.contents.volumes;

@@ -161,7 +161,7 @@ fn changing_a_host_group_or_a_user_shows_who_loses_access() {
         rig.post("/v1/users", user).json(201);
     }
     let told = |name: &str, change: Value| rig.patch(&format!("/v1/users/{name}?dry_run=true"), change);
-    let ended = "the sessions of user tom end, on all nodes";
+    let ended = "user tom is logged out on all nodes";
     let steps = would(&told("tom", json!({"role": "operator"})));
     assert_eq!(steps, ["user tom gets the role operator", ended]);
     let steps = would(&told("tom", json!({"password": "another horse battery"})));

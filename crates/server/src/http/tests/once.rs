@@ -87,7 +87,7 @@ fn a_dry_run_describes_and_changes_nothing() {
     assert_eq!(rig.get(target).json(200)["maps"].as_array().unwrap().len(), 1, "nothing was done");
     rig.post("/v1/hosts", json!({"name": "a", "addresses": ["10.0.0.0/8"]})).json(201);
     let would = rig.delete("/v1/hosts/a?dry_run=true").json(200);
-    assert_eq!(would["would"], json!(["host group a is deleted, with 0 initiator names and 1 addresses"]));
+    assert_eq!(would["would"], json!(["host group a is deleted, with 0 initiator names and 1 address"]));
     rig.get("/v1/hosts/a").json(200);
     rig.delete("/v1/hosts/local?dry_run=true").refused(409, "host_built_in");
     rig.put("/v1/nodes/2/maintenance?dry_run=true", json!({"on": true})).refused(404, "node_not_found");
@@ -106,7 +106,7 @@ fn dry_runs_of_growing_and_renaming() {
     let would = |change: Value| rig.patch("/v1/volumes/db?dry_run=true", change);
     let said = would(json!({"name": "mail", "size": 8 * MIB})).json(200);
     let grows = "volume db is resized from 4M to 8M";
-    assert_eq!(said["would"], json!(["volume db is renamed to mail; hosts do not notice", grows]));
+    assert_eq!(said["would"], json!(["volume db is renamed to mail; hosts are not affected", grows]));
     assert_eq!(said["candidates"][0]["pool"], "default", "{said}");
     for nothing in [json!({}), json!({"name": "db"}), json!({"size": 4 * MIB})] {
         assert_eq!(
@@ -156,10 +156,7 @@ fn dry_runs_of_a_policy_an_export_and_deleting_a_user() {
     }
     rig.delete("/v1/users/eva?dry_run=true").refused(409, "last_admin");
     let would = rig.delete("/v1/users/tom?dry_run=true").json(200);
-    assert_eq!(
-        would["would"],
-        json!(["user tom (viewer) is deleted; the user's sessions end, on all nodes"])
-    );
+    assert_eq!(would["would"], json!(["user tom (viewer) is deleted, and logged out on all nodes"]));
     assert_eq!(rig.names("/v1/users"), ["eva", "tom"]);
 
     rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);

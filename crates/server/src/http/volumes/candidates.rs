@@ -18,7 +18,7 @@ pub(super) struct CopyRequirements<'a> {
 
 /// What is known about the nodes.
 pub(super) struct Known {
-    /// The cluster's nodes; empty if the node takes no part in its cluster.
+    /// The cluster's nodes; empty if the node does not take part in its cluster.
     pub(super) nodes: Vec<ClusterNode>,
     pub(super) pools: Vec<Pool>,
     pub(super) missing: Vec<Missing>,

@@ -152,14 +152,14 @@ async fn would_change(state: &State, name: String, change: VolumeChange) -> Resu
     let (volume, to, before, after) = state.call(check).await?;
     let (mut steps, mut found) = (Vec::new(), Vec::new());
     if let Some(new_name) = new_name.filter(|new_name| *new_name != volume.name) {
-        steps.push(format!("volume {} is renamed to {new_name}; hosts do not notice", volume.name));
+        steps.push(format!("volume {} is renamed to {new_name}; hosts are not affected", volume.name));
     }
     if let Some(compression) = compression.filter(|compression| Some(*compression) != volume.compression) {
         let what = match compression {
-            Compression::Lz4 => "is compressed with LZ4 where that halves it at least",
-            Compression::Off => "is not compressed",
+            Compression::Lz4 => "compressed with LZ4 if that at least halves them",
+            Compression::Off => "stored uncompressed",
         };
-        steps.push(format!("what is written to volume {} from then on {what}", volume.name));
+        steps.push(format!("blocks written to volume {} from then on are {what}", volume.name));
     }
     if to > volume.size {
         found = room_for(state, &volume, volume.kind, |reserved| to.saturating_sub(reserved)).await?;

@@ -75,8 +75,11 @@ async fn plan(state: &State, name: String, kind: VolumeKind) -> Result<DryRun, R
     };
     let (volume, is_new) = state.call(check).await?;
     if !is_new {
-        let steps =
-            vec![format!("no change: volume {} is a {} volume, or becomes one", volume.name, word(kind))];
+        let steps = vec![format!(
+            "no change: volume {} already is a {} volume, or is being converted to one",
+            volume.name,
+            word(kind)
+        )];
         return Ok(DryRun { would: steps, candidates: Vec::new() });
     }
     // A log takes its space as it is written: at most that of everything that the volume has in use.
@@ -98,7 +101,7 @@ fn steps(volume: &Volume, kind: VolumeKind, found: &[Candidate]) -> Vec<String> 
         match (&found.rule, kind) {
             (Some(_), _) => format!("{node} ({}) converts its copy when it is back", found.text),
             (None, VolumeKind::Log) => format!(
-                "{node} copies what is in use to the log of pool {pool}, which takes up to {size} more until the former space is free"
+                "{node} copies what is in use to the log of pool {pool}, which needs up to {size} more until the former space is freed"
             ),
             (None, VolumeKind::Thick | VolumeKind::Ram) => format!(
                 "{node} allocates {size} in pool {pool}, copies what is in use there, and then frees the space in the log"
@@ -109,7 +112,7 @@ fn steps(volume: &Volume, kind: VolumeKind, found: &[Candidate]) -> Vec<String> 
     if kind == VolumeKind::Thick {
         steps.push(format!("the blocks of volume {} will have no checksums", volume.name));
     }
-    steps.push(format!("volume {} stays in use; it cannot grow meanwhile", volume.name));
+    steps.push(format!("volume {} remains available to hosts; it cannot grow meanwhile", volume.name));
     steps
 }
 

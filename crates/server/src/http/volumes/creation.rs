@@ -23,8 +23,8 @@ use crate::http::{peers, pools};
 /// Creates a volume and maps it, so that it can be used right away.
 ///
 /// Unless `map` is false, it becomes a LUN of `target` (created if it does not exist) for `host`. If that
-/// fails, the volume is deleted again: all or nothing is done. If it cannot be placed, `candidates` of the
-/// problem lists all nodes and pools, with the rule that each of them fails.
+/// fails, the volume is deleted again: either everything is done, or nothing. If it cannot be placed,
+/// `candidates` of the problem lists all nodes and pools, with the rule that each of them fails.
 #[utoipa::path(
     post, path = "/v1/volumes", tag = "volumes", operation_id = "create_volume",
     params(DryRunParam),

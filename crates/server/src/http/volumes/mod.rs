@@ -195,7 +195,7 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         comparison: copies.as_ref().map(|copies| verification::compared(copies, info.id, info.created)),
         scrub: scrub.as_ref().map(scrub::scrubbed),
         reason: copies.map(|copies| copies.entry.reason.to_string()),
-        problem,
+        problem: problem.map(|problem| problem.to_string()),
         health: VolumeHealth::Healthy,
         losses: Vec::new(),
     };

@@ -19,7 +19,7 @@ use crate::http::state::State;
 /// Scrubs a volume on a node: reads everything in use from the node's disks while hosts use the volume, and
 /// repairs bad blocks from another copy in sync.
 ///
-/// For log volumes, it verifies the checksums of blocks and of their maps. Without another copy, bad blocks
+/// For log volumes, it verifies the checksums of blocks and block maps. Without another copy, bad blocks
 /// are counted and reported, and cannot be read until hosts write them. If a scrub is already running, no
 /// other one is started, and it yields less to hosts. An interrupted scrub resumes where it was, even after
 /// a restart of the node. If the queried node has no copy, a node that has one scrubs its own. The scrub is a
@@ -110,7 +110,7 @@ fn shown(found: control::Scrub) -> Scrub {
         repaired_blocks: found.found.repaired,
         unrepaired_blocks: found.found.unrepaired(),
         first_unrepaired: found.found.first,
-        problem: found.problem,
+        problem: found.problem.map(|problem| problem.to_string()),
         age_s: found.age.as_secs(),
         took_s: found.took.as_secs(),
     }

@@ -115,7 +115,7 @@ fn shown(found: control::Verification) -> Verification {
         total_bytes: found.total,
         checked_bytes: found.done,
         unchecked_bytes: found.unchecked,
-        problem: found.problem,
+        problem: found.problem.map(|problem| problem.to_string()),
         different_bytes: found.different,
         differences: found.differences.into_iter().map(place).collect(),
         nodes: found.nodes.into_iter().collect(),

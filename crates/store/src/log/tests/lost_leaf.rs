@@ -154,6 +154,49 @@ fn the_blocks_of_a_lost_leaf_name_its_disk() {
     });
 }
 
+/// A leaf maps 512 blocks, and the slice ends before.
+///
+/// Once, all of them were lost with it: when the slice had grown, hosts got errors for blocks that nobody had
+/// ever written.
+#[test]
+fn blocks_by_which_a_slice_grows_are_not_lost() {
+    const BLOCKS: u64 = 100;
+    let world = World::new(1);
+    let node = machine(&world, 1, 8 << 20, 1);
+    let (pool, disks, id, slice) = world.block_on(node, CORE, || async {
+        let (pool, disks, id, slice) = one_slice(BLOCKS * BLOCK).await;
+        for at in 0..50 {
+            write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+        }
+        log_of(&slice).inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        super::leaving::forget_leaves(&slice);
+        (pool, disks, id, slice)
+    });
+    let leaf = first_leaf(&slice);
+    world.corrupt_disk(node, path(0), leaf.start..leaf.start + 512);
+    world.block_on(node, CORE, move || async move {
+        write(&slice, 0, 1000, Durability::Durable).await.unwrap();
+        log_of(&slice).inner.merge_all().await.unwrap();
+        pool.grow_volume(id, ByteLen(2 * BLOCKS * BLOCK)).await.unwrap();
+        slice.grow(pool.volume_slices(id, CORE, 1).unwrap().remove(0), &disks);
+        let mut slice = slice;
+        for is_opened_again in [false, true] {
+            if is_opened_again {
+                drop(slice);
+                pool.logs_ended().await;
+                slice = slices(&pool, &disks, id).remove(0);
+            }
+            assert_eq!(read(&slice, 0).await, Ok(1000));
+            assert!(is_unreadable(read(&slice, 1).await) && is_unreadable(read(&slice, BLOCKS - 1).await));
+            for at in [BLOCKS, 2 * BLOCKS - 1] {
+                assert_eq!(read(&slice, at).await, Ok(0), "block {at}");
+            }
+            check(&slice).await;
+        }
+    });
+}
+
 /// A merge would lose what the leaf says for good, so it reads the leaf again first.
 #[test]
 fn a_leaf_that_cannot_be_read_for_a_moment_is_not_lost() {

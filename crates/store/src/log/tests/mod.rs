@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{BlockSize, ByteLen, ByteOffset, Chain, Rng};
-use rt::sim::{DiskImage, NodeId, World};
+use rt::sim::{DiskImage, DiskLatency, NodeId, World};
 use rt::{CoreId, Durability};
 
 use super::bounds::ReplayBounds;
@@ -198,6 +199,45 @@ fn block(number: u64) -> Vec<u8> {
 
 async fn write(slice: &Slice, at: u64, number: u64, durability: Durability) -> Result<(), SliceError> {
     slice.write(ByteOffset(at * BLOCK), Chain::copy_of(&block(number)), durability).await
+}
+
+/// How long a step takes at most on a disk that [`read_slowly`] was called for: what it reads, it reads at
+/// once.
+const STEP: Duration = Duration::from_millis(110);
+
+/// Makes the reads of the first disk take so long that nothing else counts.
+fn read_slowly(world: &World, node: NodeId) {
+    let read = Duration::from_millis(100)..STEP;
+    world.set_disk_latency(node, path(0), DiskLatency { read, spike_one_in: 0, ..DiskLatency::default() });
+}
+
+/// Bounds of a log that has so many segments that the cleaner does not work, and many leaves.
+fn with_room() -> LogTuning {
+    LogTuning { zone_segments: 512, changes_min: 4096, changes_max: 4096, ..tuning() }
+}
+
+/// Writes a block of each of so many leaves: those with the numbers from `number` on, some in a record.
+async fn write_leaves(slice: &Slice, leaves: u64, number: u64) {
+    let all: Vec<u64> = (0..leaves).collect();
+    for some in all.chunks(100) {
+        let write = |leaf: &u64| write(slice, leaf * 512, number + leaf, Durability::Cached);
+        for written in rt::join_all(some.iter().map(write)).await {
+            written.unwrap();
+        }
+    }
+}
+
+/// Writes the first so many blocks one after the other, again and again, while something is so. Returns how
+/// long the slowest write took.
+async fn longest_write(slice: &Slice, blocks: u64, goes_on: impl Fn() -> bool) -> Duration {
+    let (mut number, mut longest) = (0, Duration::ZERO);
+    while goes_on() {
+        let (at, began) = (number % blocks, rt::now());
+        write(slice, at, at + 1, Durability::Durable).await.unwrap();
+        longest = longest.max(rt::now() - began);
+        number += 1;
+    }
+    longest
 }
 
 async fn read(slice: &Slice, at: u64) -> Result<u64, SliceError> {

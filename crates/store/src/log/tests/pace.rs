@@ -1,13 +1,8 @@
-use std::time::Duration;
-
-use rt::sim::DiskLatency;
-
+use super::super::leaf::LeafKey;
+use super::super::state::LeafPlace;
 use super::*;
 
 const LEAVES: u64 = 600;
-
-/// How long a step of a checkpoint takes at most: it reads some leaves.
-const STEP: Duration = Duration::from_millis(110);
 
 /// Hosts write faster than a checkpoint lets them: they wait for its steps, and not for all of it.
 ///
@@ -35,8 +30,7 @@ fn a_write_waits_for_a_few_steps_of_a_checkpoint_at_a_time() {
         log_of(&slice).inner.merge_all().await.unwrap();
         (pool, disks, slice)
     });
-    let read = Duration::from_millis(100)..STEP;
-    world.set_disk_latency(node, path(0), DiskLatency { read, spike_one_in: 0, ..DiskLatency::default() });
+    read_slowly(&world, node);
     world.block_on(node, CORE, move || async move {
         let checkpoints = || log_of(&slice).inner.state.borrow().checkpoints;
         let (first, began) = (checkpoints(), rt::now());
@@ -50,6 +44,95 @@ fn a_write_waits_for_a_few_steps_of_a_checkpoint_at_a_time() {
         let steps = LEAVES as u32 / 32;
         assert!(rt::now() - began > steps * STEP, "a checkpoint takes many steps");
         assert!(longest < 3 * STEP, "a write took {longest:?}");
+        drop((pool, disks));
+    });
+}
+
+/// What hosts wait for near low water: the cleaner reads a part of a victim while it writes what is live in
+/// the one before.
+#[test]
+fn the_cleaner_reads_while_it_writes() {
+    // A segment of 512 slots, which the cleaner reads in two parts.
+    const BLOCKS: u64 = 500;
+    let world = World::new(1);
+    let node = machine(&world, 1, 64 << 20, 1);
+    let (pool, disks, slice) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let segment = Some(ByteLen(2 << 20));
+        pool.set_log_tuning(LogTuning { segment, zone_segments: 24, replay_bytes: 8 << 20, ..with_room() });
+        let id = pool.create_volume(spec("v", BLOCKS * BLOCK, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        let data: Vec<u8> = (1..=BLOCKS).flat_map(block).collect();
+        slice.write(ByteOffset(0), Chain::copy_of(&data), Durability::Durable).await.unwrap();
+        log_of(&slice).inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        (pool, disks, slice)
+    });
+    let access = || Duration::from_millis(100)..STEP;
+    let latency = DiskLatency { read: access(), write: access(), spike_one_in: 0, ..DiskLatency::default() };
+    world.set_disk_latency(node, path(0), latency);
+    world.block_on(node, CORE, move || async move {
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let victim = {
+            let mut state = inner.state.borrow_mut();
+            state.segments.seal_hosts();
+            let data = state.segments.used.iter().find(|(_, used)| used.live > 1000);
+            *data.expect("it holds all blocks").0
+        };
+        let (mut gathered, began) = (Vec::new(), rt::now());
+        inner.clean(victim, &mut gathered).await.unwrap();
+        let took = rt::now() - began;
+        // A read, both at once, and perhaps a write.
+        assert!(took < 7 * STEP / 2, "it took {took:?}");
+        assert!(inner.state.borrow().written_moved > 0);
+        drop((pool, disks));
+    });
+}
+
+/// Map segments become sparse, and checkpoints empty them. Hosts use up what they may write meanwhile.
+///
+/// Before, a write waited for hundreds of leaves: there was no pace, because that was little.
+#[test]
+fn a_write_waits_for_a_few_steps_while_map_segments_are_emptied() {
+    const MANY: u64 = 2000;
+    let world = World::new(1);
+    let node = machine(&world, 1, 64 << 20, 1);
+    let (pool, disks, slice) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        pool.set_log_tuning(LogTuning { replay_bytes: 4 << 20, ..with_room() });
+        let id = pool.create_volume(spec("v", MANY * 512 * BLOCK, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        write_leaves(&slice, MANY, 1).await;
+        log_of(&slice).inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        (pool, disks, slice)
+    });
+    read_slowly(&world, node);
+    world.block_on(node, CORE, move || async move {
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let (gone, kept): (Vec<u64>, Vec<u64>) = (1..MANY).partition(|leaf| leaf % 10 < 7);
+        let places = || -> BTreeMap<LeafKey, LeafPlace> {
+            let state = inner.state.borrow();
+            let kept = state.leaves.iter().filter(|((_, leaf), _)| kept.binary_search(leaf).is_ok());
+            kept.map(|(key, place)| (*key, *place)).collect()
+        };
+        let before = places();
+        for some in gone.chunks(100) {
+            let zero = |leaf: &u64| slice.zero(ByteOffset(leaf * 512 * BLOCK), ByteLen(BLOCK));
+            for zeroed in rt::join_all(some.iter().map(zero)).await {
+                zeroed.unwrap();
+            }
+        }
+        let checkpoints = || inner.state.borrow().checkpoints;
+        let first = checkpoints();
+        let longest = longest_write(&slice, 300, || checkpoints() < first + 4).await;
+        assert!(longest < 3 * STEP, "a write took {longest:?}");
+        let after = places();
+        assert_eq!(after.len(), kept.len());
+        let moved = after.iter().filter(|(key, place)| before.get(*key) != Some(*place)).count();
+        assert!(moved >= 128, "{moved} leaves were written somewhere else");
         drop((pool, disks));
     });
 }

@@ -307,7 +307,9 @@ async fn live(slice: Rc<Slice>, model: Shared, mut rng: Rng, ops: u64) {
                 }
                 model.borrow_mut().restoring = None;
             }
-            _ => look(&slice, &model, false).await,
+            // It compares everything, which takes long.
+            _ if rng.one_in(4) => look(&slice, &model, false).await,
+            _ => {}
         }
     }
 }
@@ -418,7 +420,7 @@ fn run(seed: u64, compression: Compression) -> u64 {
 
 /// Use `LOG_SEEDS=from..to` to run more seeds.
 fn seeds() -> std::ops::Range<u64> {
-    let Ok(range) = std::env::var("LOG_SEEDS") else { return 0..60 };
+    let Ok(range) = std::env::var("LOG_SEEDS") else { return 0..40 };
     let (from, to) = range.split_once("..").expect("from..to");
     from.parse().expect("a number")..to.parse().expect("a number")
 }

@@ -11,7 +11,7 @@ use super::super::leaf::{Era, LEAF_GRAIN, LeafKey};
 use super::super::place::Place;
 use super::leaving::{BLOCKS, disk, empty_again, filled, forget_leaves, open_without_first};
 use super::*;
-use crate::error::StoreError;
+use crate::error::{BadBlock, ReadFailure, StoreError};
 use crate::log::SnapshotError;
 
 /// What the volume, and each snapshot, reads as.
@@ -207,6 +207,40 @@ fn a_leaf_of_a_snapshot_that_cannot_be_read_keeps_the_disk() {
             contents.check(&slice).await;
             assert_eq!(slice.held_by_deleted_snapshots(), ByteLen(0));
             drop((pool, disks, slice));
+        });
+    }
+}
+
+/// Nothing else reads the map of a snapshot before somebody needs the snapshot. A leaf that is still in
+/// memory is written again.
+#[test]
+fn a_scrub_finds_leaves_of_snapshots_that_cannot_be_read() {
+    for in_memory in [false, true] {
+        let world = World::new(1);
+        let node = machine(&world, 2, 20 << 20, 1);
+        let (pool, disks, _id, slice, contents) = world.block_on(node, CORE, opened);
+        let key = leaf_of(&slice, 2);
+        let slice = world.block_on(node, CORE, move || async move {
+            if in_memory {
+                assert!(log_of(&slice).inner.leaf(key).await.unwrap().is_some());
+            }
+            slice
+        });
+        let bad = sectors_of(&slice, 2).start;
+        world.corrupt_disk(node, path(0), bad..bad + 512);
+        world.block_on(node, CORE, move || async move {
+            let checked = async || {
+                let found = slice.check_snapshots(ByteOffset(0), slice.len()).await.unwrap();
+                let of = |(bad, is_mended): (BadBlock, bool)| (bad.offset.0, bad.cause, is_mended);
+                found.into_iter().map(of).collect::<Vec<_>>()
+            };
+            assert_eq!(checked().await, [(0, ReadFailure::Map, in_memory)]);
+            if in_memory {
+                assert!(checked().await.is_empty());
+                forget_leaves(&slice);
+                contents.check(&slice).await;
+            }
+            drop((pool, disks));
         });
     }
 }

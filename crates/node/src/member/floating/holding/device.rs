@@ -12,8 +12,8 @@ use rt::Listener;
 
 use super::super::decision::{Device, Holder, Seen};
 use super::super::{
-    AddressEntry, AddressOn, AddressWork, HolderEntry, PREDECESSOR_LENGTH, RETURNED_LENGTH, may_have,
-    portals_of,
+    AddressEntry, AddressOn, AddressWork, DeviceTrouble, HolderEntry, PREDECESSOR_LENGTH, RETURNED_LENGTH,
+    may_have, portals_of,
 };
 use super::{Held, Holding, TURN};
 use crate::events::code::FLOATING_IP_FAILED;
@@ -32,9 +32,6 @@ const SHORTEST: Duration = Duration::from_secs(2);
 /// How long commands that came through the address may take to end before the node reports that they keep
 /// other nodes from holding it.
 const ENDING_LENGTH: Duration = Duration::from_secs(5);
-
-/// The text of that report.
-const STILL_ENDING: &str = "commands received through it are still running on a disk of this node, and no other node may hold it until they end: check for a hung disk or volume (`ursa pool list`, `ursa volume list`, the kernel's log)";
 
 /// How long a former listener may take to end.
 const LISTEN_DEADLINE: Duration = Duration::from_secs(1);
@@ -82,9 +79,7 @@ impl Holding {
         }
         let announce = self.announced < ANNOUNCEMENTS;
         let put_on = match self.watch.left(rt::now()) {
-            lasts if lasts < SHORTEST => {
-                Err("a core of this node was too slow, and the time to put it on has passed".to_owned())
-            }
+            lasts if lasts < SHORTEST => Err(DeviceTrouble::CoreSlow),
             lasts => self.work(AddressWork::PutOn { on, lasts, announce }).await,
         };
         let shown = match put_on {
@@ -107,7 +102,7 @@ impl Holding {
     }
 
     /// Listens at the address, if no portal on all addresses covers it.
-    async fn listen_besides(&mut self) -> Result<(), String> {
+    async fn listen_besides(&mut self) -> Result<(), DeviceTrouble> {
         let own = Shard::current().portals();
         let (_, more) = portals_of(self.address, &own);
         for address in more {
@@ -116,7 +111,7 @@ impl Holding {
                 listening => listening,
             };
             let listener =
-                listener.map_err(|error| format!("cannot listen for iSCSI at {address}: {error}"))?;
+                listener.map_err(|error| DeviceTrouble::Listen { address, error: error.to_string() })?;
             self.listeners.push(rt::spawn(portal::serve(listener, Rc::default())));
         }
         Ok(())
@@ -162,11 +157,11 @@ impl Holding {
         self.control.floating().change(self.address, |here| (here.is_on, here.is_reached) = (false, false));
     }
 
-    async fn work(&self, work: AddressWork) -> Result<(), String> {
+    async fn work(&self, work: AddressWork) -> Result<(), DeviceTrouble> {
         let done = Shard::current().config().devices.work(work);
         match rt::timeout(DEVICE_DEADLINE, done).await {
             Ok(done) => done,
-            Err(rt::Elapsed) => Err("the operating system has not responded for 2 seconds".to_owned()),
+            Err(rt::Elapsed) => Err(DeviceTrouble::SystemSilent),
         }
     }
 
@@ -180,7 +175,7 @@ impl Holding {
         }
         let since = *self.waits_for_end.get_or_insert(now);
         if now.since(since) >= ENDING_LENGTH {
-            self.note_trouble(Trouble::End, STILL_ENDING.to_owned());
+            self.note_trouble(Trouble::End, DeviceTrouble::CommandsRunning);
         }
     }
 
@@ -193,13 +188,13 @@ impl Holding {
     }
 
     /// Reports, once, why setting, removing or giving up the address failed.
-    fn note_trouble(&mut self, of: Trouble, trouble: String) {
+    fn note_trouble(&mut self, of: Trouble, trouble: DeviceTrouble) {
         self.trouble = Some(of);
         let floating = self.control.floating();
         if floating.here(self.address).trouble.as_ref() == Some(&trouble) {
             return;
         }
-        tracing::error!(address = %self.address, trouble, "the floating IP could not be added, removed or released");
+        tracing::error!(address = %self.address, %trouble, "the floating IP could not be added, removed or released");
         let text = format!("floating IP {} could not be added, removed or released: {trouble}", self.address);
         tell(Event::new(FLOATING_IP_FAILED, self.address.to_string(), text).of_node(self.reconciler.me().0));
         floating.change(self.address, |here| here.trouble = Some(trouble));

@@ -66,10 +66,7 @@ impl Reconciler {
             }
             Verdict::Freeze => self.lose(id, said, revision).await,
             Verdict::Drop => {
-                tracing::warn!(
-                    volume = entry.name,
-                    "what is left of a removed copy on this node is discarded"
-                );
+                tracing::warn!(volume = entry.name, "leftovers of a removed copy on this node are discarded");
                 self.drop_fork(id).await?;
                 self.go_on_serving(id).await;
                 Some(())
