@@ -11,7 +11,7 @@ use crate::extent::ExtentRun;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, HostId, PoolId, VolumeId};
 use crate::log::leaf::{self, Era, Leaf, LeafKey, Spots};
-use crate::log::marks::{Mark, Marks, Standing};
+use crate::log::marks::{Mark, Marks, Restore, Standing};
 use crate::log::pack::{Packer, unpack};
 use crate::log::place::{Place, SEGMENT_SLOTS_MIN, SLOT_BYTES, SLOT_QUARTERS, Size, Spot, Stored};
 use crate::log::record::{Entry, Head, Stream, What};
@@ -213,7 +213,7 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
 }
 
 /// A block, a moved block, zeros, a block in a half of a slot, a moved block in a quarter, a snapshot that
-/// was taken, and one that was deleted.
+/// was taken, one that was deleted, and a restore.
 pub(crate) fn head_example() -> Head {
     let moved = What::Moved { crc: 0x1122_3344, from: Place::new(0x01_0203, 0x2345) };
     let from = Place::at(0x01_0203, 0x2345 * SLOT_QUARTERS + 2, Size::Quarter);
@@ -238,6 +238,7 @@ pub(crate) fn head_example() -> Head {
             Entry { branch: 7, era: 5, block: 11, what: What::Moved { crc: 0x99aa_bbcc, from } },
             Entry { branch: 7, era: 6, block: 0x6543_2100, what: What::Taken { snapshot: 0x0807_0605 } },
             Entry { branch: 8, era: 4, block: 0, what: What::Deleted { snapshot: 9 } },
+            Entry { branch: 7, era: 9, block: 6, what: What::Restored { restore: 0x0c0b_0a09 } },
         ],
     }
 }
@@ -259,8 +260,8 @@ pub(crate) fn root_example() -> Root {
     }
 }
 
-/// Three snapshots, two data segments, one of them with compressed blocks, a map segment, a leaf, and one of
-/// a snapshot.
+/// Three snapshots, a restore, two data segments, one of them with compressed blocks, a map segment, a leaf,
+/// and one of a snapshot.
 pub(crate) fn state_example() -> State {
     let (generation, bits) = (0x8877_6655_4433_2211, vec![0x8005]);
     let data = DataSegment { generation, newest: 257, packed: false, bits };
@@ -272,6 +273,7 @@ pub(crate) fn state_example() -> State {
     {
         marks.push(branch, Mark { era, id: 0x0807_0600 + u64::from(era), time: 0x6543_2100, standing });
     }
+    marks.push_restore(7, Restore { era: 7, id: 0x0c0b_0a09, to: 6 });
     let now = LeafPlace { segment: 5, at: 64, len: 2, blocks: 3, quarters: 10 };
     // One block of it read as zeros.
     let past = LeafPlace { segment: 5, at: 66, len: 2, blocks: 2, quarters: 6 };
@@ -289,8 +291,8 @@ pub(crate) const LEAF_KEY: LeafKey = (Era { branch: 7, number: 6 }, 3);
 /// The generation of the segment of [`leaf_example`].
 pub(crate) const LEAF_GENERATION: u64 = 0x8877_6655_4433_2211;
 
-/// Blocks 1, 2 (in a half of a slot), 3 (which read as zeros) and 511 of leaf 3 of branch 7, as they were
-/// when era 6 began.
+/// Blocks 1, 2 (in a half of a slot), 3 (which read as zeros), 4 (which read as in the parent) and 511 of
+/// leaf 3 of branch 7, as they were when era 6 began.
 pub(crate) fn leaf_example() -> Spots {
     let mut spots = [Spot::Nothing; leaf::LEAF_BLOCKS as usize];
     let place = Place::new(0x01_0203, 0x2345);
@@ -298,6 +300,7 @@ pub(crate) fn leaf_example() -> Spots {
     spots[1] = Spot::At(Stored { place, crc: 0xdead_beef });
     spots[2] = Spot::At(Stored { place: half, crc: 0x5566_7788 });
     spots[3] = Spot::Zeros;
+    spots[4] = Spot::Parent;
     spots[511] = Spot::At(Stored { place: Place::new(5, 1), crc: 0x1122_3344 });
     spots
 }

@@ -15,7 +15,7 @@ use rt::{DiskError, Durability};
 
 use super::changes::{Changes, Move};
 use super::leaf::Era;
-use super::marks::{Mark, Standing};
+use super::marks::{Mark, Restore, Standing};
 use super::place::{Place, SLOT_BYTES, Size, Stored};
 use super::queue::{Item, Request, Taken, Ticket};
 use super::record::{
@@ -100,6 +100,9 @@ impl Running {
                     self.marks.taken(branch, mark);
                 }
                 What::Deleted { .. } => self.marks.delete(Era::new(branch, era)),
+                What::Restored { restore } => {
+                    self.marks.restored(branch, Restore { era, id: restore, to: block as u32 });
+                }
             }
             // The map never named these slots, and their segments are recent, so nothing depends on them.
             for slots in dead.drain(..) {

@@ -6,11 +6,10 @@
 //! from its old place.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
-use super::leaf::{Era, GroupKey, LEAF_BLOCKS, LeafKey};
+use super::leaf::{Era, GroupKey, LEAF_BLOCKS};
 use super::place::{Place, Slots, Spot, Stored};
-use super::state::LeafPlace;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
@@ -232,27 +231,39 @@ impl Changes {
         self.next_era(era) == Some(era)
     }
 
+    /// Whether the table has an entry of one of these eras of a branch.
+    pub(crate) fn has_eras(&self, branch: u32, eras: &Range<u32>) -> bool {
+        let first = self.next_era(Era { branch, number: eras.start });
+        first.is_some_and(|first| first.number < eras.end)
+    }
+
     /// Whether an entry of this era concerns a leaf of this number.
     pub(crate) fn touches(&self, era: Era, number: u64) -> bool {
         self.within(era, number * LEAF_BLOCKS, LEAF_BLOCKS).next().is_some()
     }
 
-    /// Applies the table's entries for the blocks from `block` on to `spots`: those of eras before `until`,
-    /// in order.
-    pub(crate) fn overlay_until(&self, branch: u32, until: Option<u32>, block: u64, spots: &mut [Spot]) {
-        let eras = self.eras(branch).take_while(|era| until.is_none_or(|until| era.number < until));
-        eras.for_each(|era| self.overlay(era, block, spots));
+    /// Applies the table's entries for the blocks from `block` on to `spots`: those of these eras, in order.
+    pub(crate) fn overlay_all(
+        &self,
+        branch: u32,
+        eras: &Range<u32>,
+        block: u64,
+        spots: &mut [Spot],
+        zeros: Spot,
+    ) {
+        let eras = self.eras(branch).filter(|era| eras.contains(&era.number));
+        eras.for_each(|era| self.overlay(era, block, spots, zeros));
     }
 
     /// The first block of a branch, from `block` on, that was changed in these eras.
-    pub(crate) fn next_change(&self, branch: u32, eras: &Range<u32>, block: u64) -> Option<u64> {
-        let eras = self.eras(branch).filter(|era| eras.contains(&era.number));
+    pub(crate) fn next_change(&self, branch: u32, eras: &[Range<u32>], block: u64) -> Option<u64> {
+        let eras = self.eras(branch).filter(|era| is_in(eras, *era));
         eras.filter_map(|era| Some(self.within(era, block, u64::MAX - block).next()?.0)).min()
     }
 
     /// Notes which of the blocks from `block` on were changed in these eras.
-    pub(crate) fn note_changes(&self, branch: u32, eras: &Range<u32>, block: u64, changed: &mut [bool]) {
-        for era in self.eras(branch).filter(|era| eras.contains(&era.number)) {
+    pub(crate) fn note_changes(&self, branch: u32, eras: &[Range<u32>], block: u64, changed: &mut [bool]) {
+        for era in self.eras(branch).filter(|era| is_in(eras, *era)) {
             for (start, change) in self.within(era, block, changed.len() as u64) {
                 let changed = &mut changed[(start - block) as usize..];
                 let count = change.blocks().min(changed.len() as u64) as usize;
@@ -261,8 +272,9 @@ impl Changes {
         }
     }
 
-    /// Applies the table's entries of one era for the blocks from `block` on to `spots`.
-    pub(crate) fn overlay(&self, era: Era, block: u64, spots: &mut [Spot]) {
+    /// Applies the table's entries of one era for the blocks from `block` on to `spots`. What they zero
+    /// becomes `zeros`.
+    pub(crate) fn overlay(&self, era: Era, block: u64, spots: &mut [Spot], zeros: Spot) {
         for (start, change) in self.within(era, block, spots.len() as u64) {
             let spots = &mut spots[(start - block) as usize..];
             let count = change.blocks().min(spots.len() as u64) as usize;
@@ -273,14 +285,15 @@ impl Changes {
                         place = place.next();
                     }
                 }
-                Change::Zeros(_) => spots[..count].fill(Spot::Nothing),
+                Change::Zeros(_) => spots[..count].fill(zeros),
             }
         }
     }
 
-    /// Whether the entries cover all of a range, so that the map is not needed for what it reads as now.
-    pub(crate) fn covers(&self, branch: u32, block: u64, count: u64) -> bool {
-        self.eras(branch).any(|era| self.covers_in(era, block, count))
+    /// Whether the entries of eras from `from` on cover all of a range, so that the map is not needed for
+    /// what it reads as now.
+    pub(crate) fn covers(&self, branch: u32, from: u32, block: u64, count: u64) -> bool {
+        self.eras(branch).any(|era| era.number >= from && self.covers_in(era, block, count))
     }
 
     fn covers_in(&self, era: Era, block: u64, count: u64) -> bool {
@@ -315,23 +328,20 @@ impl Changes {
     }
 
     /// The first group, from `from` on, of which the table changes a leaf. A range of zeros changes only
-    /// leaves that are in the map.
-    pub(crate) fn next_group(&self, from: GroupKey, map: &BTreeMap<LeafKey, LeafPlace>) -> Option<GroupKey> {
+    /// leaves of numbers that are in the map: `next` says which is the first between two of them, for what is
+    /// written in this era.
+    pub(crate) fn next_group(&self, from: GroupKey, next: NextLeaf<'_>) -> Option<GroupKey> {
         let moved = self.moves.range((from.0, from.1 * LEAF_BLOCKS, 0)..).next();
         let moved = moved.map(|((branch, block, _), _)| (*branch, block / LEAF_BLOCKS));
-        let changed = self.next_changed_group(from, map);
+        let changed = self.next_changed_group(from, next);
         moved.into_iter().chain(changed).min()
     }
 
     /// The same, if moves do not count.
-    pub(crate) fn next_changed_group(
-        &self,
-        from: GroupKey,
-        map: &BTreeMap<LeafKey, LeafPlace>,
-    ) -> Option<GroupKey> {
+    pub(crate) fn next_changed_group(&self, from: GroupKey, next: NextLeaf<'_>) -> Option<GroupKey> {
         let (mut branch, mut number) = from;
         loop {
-            let changed = self.eras(branch).filter_map(|era| self.next_changed_leaf(era, number, map));
+            let changed = self.eras(branch).filter_map(|era| self.next_changed_leaf(era, number, next));
             if let Some(number) = changed.min() {
                 return Some((branch, number));
             }
@@ -341,7 +351,7 @@ impl Changes {
     }
 
     /// The first leaf of the branch, from `number` on, that the entries of an era change.
-    fn next_changed_leaf(&self, era: Era, number: u64, map: &BTreeMap<LeafKey, LeafPlace>) -> Option<u64> {
+    fn next_changed_leaf(&self, era: Era, number: u64, next: NextLeaf<'_>) -> Option<u64> {
         let first = number * LEAF_BLOCKS;
         for (start, change) in self.within(era, first, u64::MAX - first) {
             let leaf = start / LEAF_BLOCKS;
@@ -349,9 +359,9 @@ impl Changes {
                 Change::Blocks { .. } => return Some(leaf),
                 Change::Zeros(zeros) => {
                     let last = (start + zeros - 1) / LEAF_BLOCKS;
-                    let now = Era::first(era.branch);
-                    if let Some(((_, leaf), _)) = map.range((now, leaf)..=(now, last)).next() {
-                        return Some(*leaf);
+                    let found = next(era, leaf..=last);
+                    if found.is_some() {
+                        return found;
                     }
                 }
             }
@@ -385,11 +395,20 @@ impl Changes {
     }
 }
 
+/// See [`Changes::next_group`].
+pub(crate) type NextLeaf<'a> = &'a dyn Fn(Era, RangeInclusive<u64>) -> Option<u64>;
+
+fn is_in(eras: &[Range<u32>], era: Era) -> bool {
+    eras.iter().any(|eras| eras.contains(&era.number))
+}
+
 #[cfg(test)]
 mod tests {
     use base::Rng;
 
+    use super::super::leaf::LeafKey;
     use super::super::place::Size;
+    use super::super::state::LeafPlace;
     use super::*;
 
     /// Where block `index` of write `number` lies.
@@ -449,26 +468,32 @@ mod tests {
                 assert_eq!(table.places().len(), stored_blocks);
                 let (from, len) = (rng.below(30), 1 + rng.below(30));
                 let mut spots = vec![Spot::At(stored(1000, 0)); len as usize];
-                table.overlay_until(1, None, from, &mut spots);
+                table.overlay_all(1, &ALL, from, &mut spots, Spot::Nothing);
                 let expected = |block| obvious.get(&block).copied().unwrap_or(Spot::At(stored(1000, 0)));
                 assert_eq!(spots, (from..from + len).map(expected).collect::<Vec<Spot>>());
                 assert_eq!(
-                    table.covers(1, from, len),
+                    table.covers(1, 0, from, len),
                     (from..from + len).all(|block| obvious.contains_key(&block))
                 );
                 let next = obvious.range(from..).find(|(_, spot)| spot.stored().is_some());
                 assert_eq!(table.next_block(1, from), next.map(|(block, _)| *block));
             }
             let mut spots = [Spot::Nothing; 4];
-            table.overlay_until(2, None, 0, &mut spots);
+            table.overlay_all(2, &ALL, 0, &mut spots, Spot::Nothing);
             assert_eq!(spots, [Spot::Nothing; 4], "another branch");
         }
     }
 
+    const ALL: Range<u32> = 0..u32::MAX;
+
     fn groups(table: &Changes, map: &BTreeMap<LeafKey, LeafPlace>) -> Vec<GroupKey> {
         let mut found = Vec::new();
         let mut from = (0, 0);
-        while let Some(key) = table.next_group(from, map) {
+        let next = |era: Era, leaves: RangeInclusive<u64>| {
+            let now = Era::first(era.branch);
+            map.range((now, *leaves.start())..=(now, *leaves.end())).next().map(|((_, leaf), _)| *leaf)
+        };
+        while let Some(key) = table.next_group(from, &next) {
             found.push(key);
             from = (key.0, key.1 + 1);
         }
@@ -498,17 +523,18 @@ mod tests {
         write(&mut table, 2, 0, 1, 5);
         let spots = |until: Option<u32>| {
             let mut spots = [Spot::Nothing; 4];
-            table.overlay_until(1, until, 10, &mut spots);
+            table.overlay_all(1, &(0..until.unwrap_or(u32::MAX)), 10, &mut spots, Spot::Zeros);
             spots
         };
         let [a, b, c, d] = [0, 1, 2, 3].map(|index| Spot::At(stored(1, index)));
         let later = Spot::At(stored(2, 0));
         assert_eq!([Some(1), Some(3)].map(spots), [[a, b, c, d]; 2]);
         assert_eq!([Some(4), Some(5)].map(spots), [[a, b, later, d]; 2]);
-        assert_eq!(spots(None), [a, Spot::Nothing, Spot::Nothing, d]);
-        assert!(table.covers(1, 11, 2) && !table.covers(1, 11, 9));
+        assert_eq!(spots(None), [a, Spot::Zeros, Spot::Zeros, d]);
+        assert!(table.covers(1, 5, 11, 2) && !table.covers(1, 6, 11, 2) && !table.covers(1, 0, 11, 9));
         let changed = |eras: Range<u32>| {
             let mut changed = [false; 4];
+            let eras = [eras];
             table.note_changes(1, &eras, 10, &mut changed);
             (changed.map(usize::from), table.next_change(1, &eras, 12))
         };
@@ -516,6 +542,8 @@ mod tests {
         assert_eq!(changed(4..u32::MAX), ([0, 1, 1, 0], Some(12)));
         assert_eq!(changed(6..9), ([0; 4], None));
         assert!(table.has_era(Era::new(1, 3)) && !table.has_era(Era::new(1, 4)));
+        assert!(table.has_eras(1, &(4..6)) && !table.has_eras(1, &(1..3)) && !table.has_eras(1, &(6..9)));
+        assert!(!Changes::default().has_eras(1, &ALL));
         assert!(table.touches(Era::new(1, 5), 1) && !table.touches(Era::new(1, 3), 1));
         assert_eq!(groups(&table, &BTreeMap::new()), [(1, 0), (1, 1), (2, 0)]);
         assert_eq!((table.entries_of((1, 0)), table.entries_of((1, 1))), (3, 1));

@@ -128,10 +128,10 @@ impl Inner {
             let quarters: u32 = stored.iter().map(|place| place.size().quarters()).sum();
             assert_eq!(quarters, u32::from(known.quarters));
             if key.0.number > 0 {
-                assert!(self.state.borrow().marks.has(key.0), "{key:?} is of no snapshot");
-                let held = held.entry(key.0).or_default();
-                (held.leaves, held.quarters) = (held.leaves + 1, held.quarters + u64::from(quarters));
+                assert!(self.state.borrow().marks.has(key.0), "{key:?} is of no snapshot, nor a line");
             }
+            let held = held.entry(key.0).or_default();
+            (held.leaves, held.quarters) = (held.leaves + 1, held.quarters + u64::from(quarters));
             stored.into_iter().for_each(|place| own(place, "a leaf"));
         }
         let state = self.state.borrow();
@@ -163,7 +163,7 @@ impl Inner {
         assert_eq!(packed, state.segments.packed);
         let grains: u64 = state.leaves.values().map(|place| u64::from(place.len)).sum();
         assert_eq!(grains, live_map);
-        assert_eq!(state.held, held, "what snapshots hold");
+        assert_eq!(state.held, held, "what eras hold");
         // I3: what branches take.
         let used: u64 = state.used.values().map(|used| used.quarters).sum();
         assert_eq!(used, state.live_quarters());

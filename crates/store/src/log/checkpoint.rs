@@ -14,7 +14,7 @@
 //! bounded number of leaves, and the next one begins at once, until nothing is left.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use super::changes::Changes;
 use super::emptying::EVACUATED_MAX;
 use super::handle::Returned;
 use super::leaf::{self, Era, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey};
+use super::marks::Restore;
 use super::merge::{Group, Merged, NOTHING};
 use super::pace::Steps;
 use super::place::{Place, SLOT_BYTES, Slots, Spot};
@@ -344,7 +345,8 @@ impl Inner {
                 for (era, error) in state.leave_unread(&mut group, left, is_gone) {
                     // Nobody misses what a deleted volume had there, or a snapshot that nobody needs.
                     let (branch, leaf) = group.key;
-                    if !is_gone && (era == 0 || state.marks.reconciler(branch, era).is_some()) {
+                    let is_line = state.marks.is_line(branch, era);
+                    if !is_gone && (is_line || state.marks.heir(branch, era).snapshot.is_some()) {
                         let log = self.handle.number;
                         tracing::error!(log, branch, era, leaf, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
                     }
@@ -365,9 +367,16 @@ impl Inner {
             if !self.sweeps_on(sweep)? {
                 return Ok(());
             }
-            let groups = self.state.borrow_mut().next_to_fold();
+            let groups = {
+                let mut state = self.state.borrow_mut();
+                let groups = state.next_to_fold();
+                if groups.is_empty() { state.next_to_settle() } else { Some(groups) }
+            };
+            let Some(groups) = groups else { return Ok(()) };
             if groups.is_empty() {
-                return Ok(());
+                // It has looked at some leaves, of which nothing is to be freed.
+                self.end_step(sweep).await;
+                continue;
             }
             left = left.saturating_sub(groups.len());
             self.merge_groups(groups, None, &mut again).await?;
@@ -602,7 +611,7 @@ impl Running {
         self.zeroed = 0;
         self.frozen_below = self.append.next;
         self.frozen = Some(std::mem::take(&mut self.active));
-        self.deleted_at_freeze = self.marks.deleted().collect();
+        self.deleted_at_freeze = self.marks.deleted().chain(self.marks.needless_lines()).collect();
         for open in [self.segments.hosts, self.segments.survivors].into_iter().flatten() {
             if let Some(used) = self.segments.used.get_mut(&open.segment) {
                 used.replay_from = open.next;
@@ -661,13 +670,11 @@ impl Running {
         }
     }
 
-    /// Counts a leaf among those of its snapshot.
+    /// Counts a leaf among those of its era.
     pub(super) fn hold(&mut self, era: Era, leaf: &LeafPlace) {
-        if era.number > 0 {
-            let held = self.held.entry(era).or_default();
-            held.leaves += 1;
-            held.quarters += u64::from(leaf.quarters);
-        }
+        let held = self.held.entry(era).or_default();
+        held.leaves += 1;
+        held.quarters += u64::from(leaf.quarters);
     }
 
     /// Counts it no more.
@@ -682,7 +689,8 @@ impl Running {
     }
 
     /// Removes snapshots of which the log has nothing any more: those that had been deleted at the freeze,
-    /// and those of deleted volumes. `is_there` says whether the volume of a branch exists.
+    /// and those of deleted volumes. The same for restores. `is_there` says whether the volume of a branch
+    /// exists.
     pub(super) fn remove_marks(&mut self, is_there: impl Fn(u32) -> bool) {
         if self.marks.is_empty() {
             return;
@@ -695,6 +703,17 @@ impl Running {
             // Entries of the era would come to stand among those of the one before.
             is_deleted && !held.contains_key(&era) && !active.has_era(era)
         });
+        let is_over = |(branch, restore): &(u32, &Restore)| {
+            let era = Era::new(*branch, restore.era);
+            let is_needless = deleted.contains(&era) || !is_there(*branch);
+            let is_unused = !held.contains_key(&era) && !active.has_era(era);
+            is_needless && is_unused && self.marks.of_line(*branch, restore.era).is_empty()
+        };
+        let over = self.marks.restores().filter(is_over);
+        let over: BTreeSet<Era> = over.map(|(branch, restore)| Era::new(branch, restore.era)).collect();
+        self.marks.remove_restores(|branch, restore| over.contains(&Era::new(branch, restore.era)));
+        self.unsettled.extend(over.into_iter().map(|era| (era.branch, 0)));
+        self.shorten_lines();
     }
 
     /// The open map segment if it has room for `bytes`, otherwise a new one.

@@ -33,10 +33,11 @@ pub(crate) const LEAF_BYTES_ONE: usize = (ENTRIES_AT + ENTRY_BYTES).next_multipl
 const _: () = assert!(LEAF_BYTES_MAX / LEAF_GRAIN <= u8::MAX as usize, "a length is one byte");
 
 /// An era of a branch: the time from one snapshot to the next. The first one, before all snapshots, has
-/// number 0.
+/// number 0. An era may also begin with a restore.
 ///
 /// In tables of changes, it identifies what was written in that time. In the map, it identifies what was
-/// overwritten in that time, as it was before; number 0 is the branch as it is now.
+/// overwritten in that time, as it was before; number 0 is the branch as it is now, and so is the era of its
+/// last restore, if it has been restored: see [`super::marks`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Era {
     pub branch: u32,
@@ -84,7 +85,11 @@ pub(crate) fn encode((era, number): LeafKey, generation: u64, spots: &Spots) -> 
     bytes.extend_from_slice(&bits);
     bytes.extend_from_slice(&era.number.to_le_bytes());
     for spot in spots.iter().filter(|spot| **spot != Spot::Nothing) {
-        let (place, crc) = spot.stored().map_or((Place::ZEROS, 0), |stored| (stored.place, stored.crc));
+        let (place, crc) = match spot {
+            Spot::At(stored) => (stored.place, stored.crc),
+            Spot::Parent => (Place::PARENT, 0),
+            Spot::Zeros | Spot::Nothing => (Place::ZEROS, 0),
+        };
         bytes.extend_from_slice(&place.to_bytes());
         bytes.extend_from_slice(&crc.to_le_bytes());
     }
@@ -155,6 +160,7 @@ impl Leaf {
 fn decoded(entry: &[u8]) -> Spot {
     match stored(entry) {
         Some(stored) if stored.place == Place::ZEROS => Spot::Zeros,
+        Some(stored) if stored.place == Place::PARENT => Spot::Parent,
         stored => stored.map_or(Spot::Nothing, Spot::At),
     }
 }
@@ -268,7 +274,11 @@ mod tests {
         let mut spots = [Spot::Nothing; 512];
         for block in blocks {
             let place = Place::new(*block as u32, 3);
-            spots[*block] = if block % 5 == 4 { Spot::Zeros } else { Spot::At(Stored { place, crc: 9 }) };
+            spots[*block] = match block % 10 {
+                4 => Spot::Zeros,
+                9 => Spot::Parent,
+                _ => Spot::At(Stored { place, crc: 9 }),
+            };
         }
         let bytes = encode(key, 5, &spots).unwrap();
         let leaf = Leaf::check(&bytes, key, 5).unwrap();

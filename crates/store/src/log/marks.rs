@@ -9,8 +9,13 @@
 //!
 //! A snapshot that is deleted is *folded* into the one before it, leaf by leaf: that one gets what it does
 //! not have, and what it has makes the other's superfluous. If there is none before, nobody needs any of it.
+//!
+//! A restore begins a *line* of its own: eras that follow one another, up to the next restore. What a line
+//! does not have itself is read in the snapshot that it went back to, which is on an earlier line: see
+//! [`Stretch`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::leaf::Era;
 
@@ -41,12 +46,49 @@ pub(crate) struct Mark {
     pub standing: Standing,
 }
 
-/// The snapshots of all branches.
+/// A restore of a branch: a line begins, with the content of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Restore {
+    /// The era that begins with it. Leaves of this era map the line as it is now, or was when the next line
+    /// began.
+    pub era: u32,
+    /// How the pool's user knows it.
+    pub id: u64,
+    /// The era of the snapshot. 0: the line has everything itself.
+    pub to: u32,
+}
+
+/// Who gets what is overwritten in an era of a line, and what deleted snapshots of the line had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Heir {
+    /// The line: the era with which it begins, 0 if no restore does.
+    pub line: u32,
+    /// The era of the snapshot. `None`: nobody needs it.
+    pub snapshot: Option<u32>,
+}
+
+/// A part of the search for what a block reads as, on one line. A block that is not found there, or is noted
+/// as in the parent, is looked for in the next stretch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// The eras of leaves of snapshots, in the order in which they are asked.
+    pub snapshots: Vec<u32>,
+    /// The line: its leaves come last.
+    pub line: u32,
+    /// The eras of entries of tables that change what those say.
+    pub entries: Range<u32>,
+}
+
+/// The snapshots and restores of all branches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
     /// By branch, in the order of eras; branches without any are missing.
     of: BTreeMap<u32, Vec<Mark>>,
-    /// The eras of those that are deleted.
+    /// The same for restores. Those before the last one stay as long as the map has something of their lines.
+    restores: BTreeMap<u32, Vec<Restore>>,
+    /// The branches that are being restored, and the eras of the snapshots that they go back to.
+    restoring: BTreeMap<u32, u32>,
+    /// The eras of deleted snapshots that no line is read through.
     deleted: BTreeSet<Era>,
     /// The newest era that has begun. No number is used again, so of two versions of a block, the one with
     /// the larger number was written later.
@@ -65,17 +107,39 @@ impl Marks {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.of.is_empty() && self.restores.is_empty()
     }
 
-    /// How many there are, including deleted ones that were not removed yet.
+    /// How many there are, including deleted ones that were not removed yet, and restores.
     pub(crate) fn len(&self) -> usize {
-        self.of.values().map(Vec::len).sum()
+        let restores: usize = self.restores.values().map(Vec::len).sum();
+        self.of.values().map(Vec::len).sum::<usize>() + restores
     }
 
-    /// All of them, with their branches.
+    /// All snapshots, with their branches.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Mark)> {
         self.of.iter().flat_map(|(branch, marks)| marks.iter().map(move |mark| (*branch, mark)))
+    }
+
+    /// All restores, with their branches.
+    pub(crate) fn restores(&self) -> impl Iterator<Item = (u32, &Restore)> {
+        let restores = self.restores.iter();
+        restores.flat_map(|(branch, of)| of.iter().map(move |restore| (*branch, restore)))
+    }
+
+    /// The branches that were restored.
+    pub(crate) fn restored_branches(&self) -> impl Iterator<Item = u32> {
+        self.restores.keys().copied()
+    }
+
+    /// Those of a branch, in their order.
+    pub(crate) fn restores_of(&self, branch: u32) -> &[Restore] {
+        self.restores.get(&branch).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a branch has neither snapshots nor restores.
+    pub(crate) fn is_bare(&self, branch: u32) -> bool {
+        self.of(branch).is_empty() && self.restores_of(branch).is_empty()
     }
 
     /// Those of a branch, in the order in which they were taken.
@@ -83,9 +147,9 @@ impl Marks {
         self.of.get(&branch).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the era begins with a snapshot.
+    /// Whether the era begins with a snapshot, or a restore.
     pub(crate) fn has(&self, era: Era) -> bool {
-        has(self.of(era.branch), era.number)
+        has(self.of(era.branch), era.number) || era.number > 0 && self.is_line(era.branch, era.number)
     }
 
     /// Adds a snapshot that is newer than all of its branch; returns `false` if it is not.
@@ -124,14 +188,100 @@ impl Marks {
         }
     }
 
-    /// Takes note that a snapshot was deleted.
+    /// Takes note that a snapshot was deleted. If a line is read through it, it is hidden, and stays.
     pub(crate) fn delete(&mut self, era: Era) {
         let known = self.of.get_mut(&era.branch);
         let known = known.and_then(|marks| marks.iter_mut().find(|mark| mark.era == era.number));
         if let Some(mark) = known {
             mark.standing = Standing::Deleted;
-            self.deleted.insert(era);
+            if !self.is_pinned(era) {
+                self.deleted.insert(era);
+            }
         }
+    }
+
+    /// Begins an era of a branch with a restore to the snapshot of era `to`. It takes effect with
+    /// [`Marks::restored`]; until then, or [`Marks::not_restored`], that snapshot stays.
+    pub(crate) fn begin_restore(&mut self, branch: u32, to: u32) -> u32 {
+        self.newest += 1;
+        self.restoring.insert(branch, to);
+        self.newest
+    }
+
+    /// Whether a restore of a branch has begun, and has neither taken effect nor failed.
+    pub(crate) fn is_restoring(&self, branch: u32) -> bool {
+        self.restoring.contains_key(&branch)
+    }
+
+    /// Takes note that a restore has taken effect. After a crash that may be all that is known.
+    pub(crate) fn restored(&mut self, branch: u32, restore: Restore) {
+        self.note(restore.era);
+        let restores = self.restores.entry(branch).or_default();
+        if let Err(at) = restores.binary_search_by_key(&restore.era, |known| known.era) {
+            restores.insert(at, restore);
+        }
+        self.restoring.remove(&branch);
+        self.pin_again(branch);
+    }
+
+    /// Takes note that a restore that had begun has ended, whether or not it has taken effect.
+    pub(crate) fn not_restored(&mut self, branch: u32) {
+        self.restoring.remove(&branch);
+        self.pin_again(branch);
+    }
+
+    /// Adds a restore that is newer than all of its branch; returns `false` if it is not.
+    pub(crate) fn push_restore(&mut self, branch: u32, restore: Restore) -> bool {
+        let is_taken = has(self.of(branch), restore.era);
+        let is_newer = !is_taken && self.now(branch) < restore.era && restore.to < restore.era;
+        if is_newer {
+            self.restored(branch, restore);
+        }
+        is_newer
+    }
+
+    /// The line that begins with a restore is read through another snapshot from now on, or none.
+    pub(crate) fn set_parent(&mut self, line: Era, to: u32) {
+        let restores = self.restores.get_mut(&line.branch);
+        let restore = restores.and_then(|of| of.iter_mut().find(|restore| restore.era == line.number));
+        if let Some(restore) = restore {
+            restore.to = to;
+        }
+        self.pin_again(line.branch);
+    }
+
+    /// Removes the restores for which this holds.
+    pub(crate) fn remove_restores(&mut self, is_needless: impl Fn(u32, &Restore) -> bool) {
+        let branches: Vec<u32> = self.restores.keys().copied().collect();
+        self.restores.retain(|branch, restores| {
+            restores.retain(|restore| !is_needless(*branch, restore));
+            !restores.is_empty()
+        });
+        branches.into_iter().for_each(|branch| self.pin_again(branch));
+    }
+
+    /// Whether a line is read through the snapshot, or soon will be.
+    pub(crate) fn is_pinned(&self, era: Era) -> bool {
+        let is_to = |restore: &Restore| restore.to == era.number;
+        self.restoring.get(&era.branch) == Some(&era.number) || self.restores_of(era.branch).iter().any(is_to)
+    }
+
+    /// Finds out which deleted snapshots of a branch lines are read through.
+    fn pin_again(&mut self, branch: u32) {
+        let deleted = self.of(branch).iter().filter(|mark| mark.standing == Standing::Deleted);
+        let deleted: Vec<Era> = deleted.map(|mark| Era::new(branch, mark.era)).collect();
+        for era in deleted {
+            if self.is_pinned(era) {
+                self.deleted.remove(&era);
+            } else {
+                self.deleted.insert(era);
+            }
+        }
+    }
+
+    /// Whether a snapshot is read, or a line is read through it.
+    fn is_needed(&self, branch: u32, mark: &Mark) -> bool {
+        !self.deleted.contains(&Era::new(branch, mark.era))
     }
 
     /// After a crash: what no record says was taken does not count.
@@ -158,11 +308,130 @@ impl Marks {
         self.of(branch).iter().find(|mark| mark.id == id && mark.standing == Standing::Kept)
     }
 
-    /// The snapshot with which an era begins and all later ones; `None` if it cannot be read.
-    pub(crate) fn since(&self, era: Era) -> Option<&[Mark]> {
-        let marks = self.of(era.branch);
-        let at = marks.binary_search_by_key(&era.number, |mark| mark.era).ok()?;
-        (marks[at].standing == Standing::Kept).then(|| &marks[at..])
+    /// The line that a branch is on now: the era of its last restore, 0 if there is none.
+    pub(crate) fn now(&self, branch: u32) -> u32 {
+        self.restores_of(branch).last().map_or(0, |restore| restore.era)
+    }
+
+    /// The line of an era.
+    pub(crate) fn line(&self, branch: u32, era: u32) -> u32 {
+        let until = self.restores_of(branch).iter().rev().find(|restore| restore.era <= era);
+        until.map_or(0, |restore| restore.era)
+    }
+
+    /// Whether a line begins with this era.
+    pub(crate) fn is_line(&self, branch: u32, era: u32) -> bool {
+        self.line(branch, era) == era
+    }
+
+    /// All lines of a branch that the map may have something of.
+    pub(crate) fn lines(&self, branch: u32) -> impl Iterator<Item = u32> {
+        std::iter::once(0).chain(self.restores_of(branch).iter().map(|restore| restore.era))
+    }
+
+    /// The eras of a line.
+    pub(crate) fn eras_of_line(&self, branch: u32, line: u32) -> Range<u32> {
+        let next = self.restores_of(branch).iter().find(|restore| restore.era > line);
+        line..next.map_or(u32::MAX, |restore| restore.era)
+    }
+
+    /// The snapshots of a line.
+    pub(crate) fn of_line(&self, branch: u32, line: u32) -> &[Mark] {
+        let (marks, eras) = (self.of(branch), self.eras_of_line(branch, line));
+        let until = |era: u32| marks.partition_point(|mark| mark.era < era);
+        &marks[until(eras.start)..until(eras.end)]
+    }
+
+    /// Whether a line is the present one, or has snapshots that are needed.
+    pub(crate) fn is_line_needed(&self, branch: u32, line: u32) -> bool {
+        line == self.now(branch) || self.of_line(branch, line).iter().any(|mark| self.is_needed(branch, mark))
+    }
+
+    /// The snapshot that a line is read through.
+    pub(crate) fn parent(&self, branch: u32, line: u32) -> Option<u32> {
+        let restore = self.restores_of(branch).iter().find(|restore| restore.era == line);
+        restore.map(|restore| restore.to).filter(|to| *to > 0)
+    }
+
+    /// The lines that are needed, and read through this snapshot.
+    pub(crate) fn children(&self, branch: u32, snapshot: u32) -> impl Iterator<Item = u32> {
+        let lines = self.restores_of(branch).iter().filter(move |restore| restore.to == snapshot);
+        lines.map(|restore| restore.era).filter(move |line| self.is_line_needed(branch, *line))
+    }
+
+    /// The leaves that say last what a line that is needed reads as: its own, before them those of its last
+    /// snapshot if it is a former line, because nobody reads what came later.
+    pub(crate) fn end_of_line(&self, branch: u32, line: u32) -> (u32, Option<u32>) {
+        let is_former = line != self.now(branch);
+        (line, self.heir_of_line(branch, line).snapshot.filter(|_| is_former))
+    }
+
+    /// The eras of deleted snapshots that lines are read through.
+    pub(crate) fn hidden(&self, branch: u32) -> impl Iterator<Item = u32> {
+        let deleted = self.of(branch).iter().filter(|mark| mark.standing == Standing::Deleted);
+        deleted.filter(move |mark| self.is_needed(branch, mark)).map(|mark| mark.era)
+    }
+
+    /// Where to look for what a branch reads as now, or read as in the snapshot with which an era began.
+    /// `None`: that cannot be read.
+    pub(crate) fn stretches(&self, branch: u32, snapshot: Option<u32>) -> Option<Vec<Stretch>> {
+        if let Some(era) = snapshot {
+            let marks = self.of(branch);
+            let at = marks.binary_search_by_key(&era, |mark| mark.era).ok()?;
+            if marks[at].standing != Standing::Kept {
+                return None;
+            }
+        }
+        let line = snapshot.map_or(self.now(branch), |era| self.line(branch, era));
+        Some(self.stretches_of(branch, line, snapshot))
+    }
+
+    /// The same for what a line reads as at its end, or in one of its snapshots, whoever may read it.
+    pub(crate) fn stretches_of(&self, branch: u32, line: u32, snapshot: Option<u32>) -> Vec<Stretch> {
+        let stretch = |line: u32, snapshot: Option<u32>| {
+            let later = self.of_line(branch, line).iter().map(|mark| mark.era);
+            let snapshots = later.filter(|era| snapshot.is_some_and(|snapshot| *era >= snapshot)).collect();
+            let end = snapshot.unwrap_or(self.eras_of_line(branch, line).end);
+            Stretch { snapshots, line, entries: line..end }
+        };
+        let mut found = vec![stretch(line, snapshot)];
+        let mut line = line;
+        while let Some(to) = self.parent(branch, line) {
+            line = self.line(branch, to);
+            found.push(stretch(line, Some(to)));
+        }
+        found
+    }
+
+    /// The eras of the leaves that may say what a line reads as at its end.
+    pub(crate) fn eras_under(&self, branch: u32, line: u32) -> Vec<u32> {
+        let stretches = self.stretches_of(branch, line, None).into_iter();
+        stretches.flat_map(|stretch| stretch.snapshots.into_iter().chain([stretch.line])).collect()
+    }
+
+    /// The eras in which what one snapshot reads as may have become what another one does, or the branch does
+    /// now.
+    pub(crate) fn between(&self, branch: u32, one: u32, other: Option<u32>) -> Vec<Range<u32>> {
+        let of = |snapshot: Option<u32>| {
+            let line = snapshot.map_or(self.now(branch), |era| self.line(branch, era));
+            let stretches = self.stretches_of(branch, line, snapshot);
+            stretches.into_iter().map(|stretch| stretch.entries).rev().collect::<Vec<Range<u32>>>()
+        };
+        let (mut one, mut other) = (of(Some(one)), of(other));
+        let common = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
+        let (mut one, mut other) = (one.split_off(common), other.split_off(common));
+        // On the last line that both have, they differ in where they leave it.
+        if let (Some(first), Some(second)) = (one.first_mut(), other.first())
+            && first.start == second.start
+        {
+            *first = first.end.min(second.end)..first.end.max(second.end);
+            other.remove(0);
+        } else if common == 0 {
+            // They have no such line: anything that either of them has may differ.
+            let whole = |eras: &mut Range<u32>| *eras = self.eras_of_line(branch, eras.start);
+            one.iter_mut().chain(&mut other).for_each(whole);
+        }
+        one.into_iter().chain(other).collect()
     }
 
     /// The newest era that has begun, of any branch: that of what is written now.
@@ -174,24 +443,37 @@ impl Marks {
     pub(crate) fn known(&self, branch: u32, era: u32) -> u32 {
         let marks = self.of(branch);
         let until = marks.partition_point(|mark| mark.era <= era);
-        until.checked_sub(1).map_or(0, |last| marks[last].era)
+        until.checked_sub(1).map_or(0, |last| marks[last].era).max(self.line(branch, era))
     }
 
-    /// The snapshot that gets what is overwritten in an era: the newest one up to its beginning that was not
-    /// deleted. `None`: nobody needs it.
-    pub(crate) fn reconciler(&self, branch: u32, era: u32) -> Option<u32> {
-        let marks = self.of(branch).iter().rev().skip_while(|mark| mark.era > era);
-        let mut kept = marks.filter(|mark| mark.standing != Standing::Deleted);
-        kept.next().map(|mark| mark.era)
+    /// The snapshot that gets what is overwritten in an era: the newest one of its line up to its beginning
+    /// that is needed.
+    pub(crate) fn heir(&self, branch: u32, era: u32) -> Heir {
+        let line = self.line(branch, era);
+        let marks = self.of_line(branch, line).iter().rev().skip_while(|mark| mark.era > era);
+        let mut needed = marks.filter(|mark| self.is_needed(branch, mark));
+        Heir { line, snapshot: needed.next().map(|mark| mark.era) }
     }
 
-    /// The deleted snapshots that are folded into the same one: `reconciler` is its era, or `None`.
-    pub(crate) fn folded_into(&self, branch: u32, reconciler: Option<u32>) -> impl Iterator<Item = u32> {
-        let behind = self.of(branch).iter().skip_while(move |mark| Some(mark.era) <= reconciler);
-        behind.take_while(|mark| mark.standing == Standing::Deleted).map(|mark| mark.era)
+    /// The one that gets what a line had at its end.
+    pub(crate) fn heir_of_line(&self, branch: u32, line: u32) -> Heir {
+        self.heir(branch, self.eras_of_line(branch, line).end - 1)
     }
 
-    /// The eras of deleted snapshots.
+    /// The deleted snapshots that are folded into the same one.
+    pub(crate) fn folded_into(&self, branch: u32, heir: Heir) -> impl Iterator<Item = u32> {
+        let marks = self.of_line(branch, heir.line).iter();
+        let behind = marks.skip_while(move |mark| Some(mark.era) <= heir.snapshot);
+        behind.take_while(move |mark| !self.is_needed(branch, mark)).map(|mark| mark.era)
+    }
+
+    /// The eras with which lines begin that nobody needs.
+    pub(crate) fn needless_lines(&self) -> impl Iterator<Item = Era> {
+        let needless = self.restores().filter(|(branch, of)| !self.is_line_needed(*branch, of.era));
+        needless.map(|(branch, restore)| Era::new(branch, restore.era))
+    }
+
+    /// The eras of deleted snapshots that no line is read through.
     pub(crate) fn deleted(&self) -> impl Iterator<Item = Era> {
         self.deleted.iter().copied()
     }
@@ -224,12 +506,13 @@ mod tests {
     #[test]
     fn what_is_overwritten_goes_to_the_newest_snapshot_before() {
         let marks = marks();
-        let reconcilers = (0..=9).map(|era| marks.reconciler(7, era)).collect::<Vec<Option<u32>>>();
+        let heir = |era| marks.heir(7, era).snapshot;
+        let heirs = (0..=9).map(heir).collect::<Vec<Option<u32>>>();
         let (two, five) = (Some(2), Some(5));
-        assert_eq!(reconcilers, [None, None, two, two, two, five, five, five, five, five]);
-        let folded = |reconciler| marks.folded_into(7, reconciler).collect::<Vec<u32>>();
+        assert_eq!(heirs, [None, None, two, two, two, five, five, five, five, five]);
+        let folded = |snapshot| marks.folded_into(7, Heir { line: 0, snapshot }).collect::<Vec<u32>>();
         assert_eq!((folded(None), folded(two), folded(five)), (vec![1], vec![3, 4], vec![6]));
-        assert_eq!((marks.reconciler(8, 3), marks.known(8, 3)), (None, 0));
+        assert_eq!((marks.heir(8, 3).snapshot, marks.known(8, 3)), (None, 0));
         assert_eq!((marks.newest(), marks.known(7, 9)), (6, 6));
         assert_eq!(marks.deleted().map(|era| era.number).collect::<Vec<u32>>(), [1, 3, 4, 6]);
         assert!(marks.kept(7, 2).is_some() && marks.kept(7, 3).is_none() && marks.kept(8, 2).is_none());
@@ -245,9 +528,88 @@ mod tests {
         assert_eq!(marks.begin(7, 9, 0), 7);
         assert!(marks.kept(7, 9).is_none(), "it is not durable yet");
         marks.drop_unfinished();
-        assert_eq!(marks.reconciler(7, 7), Some(5));
+        assert_eq!(marks.heir(7, 7).snapshot, Some(5));
         marks.remove(|_, _| true);
         assert!(marks.is_empty() && marks.next() == 8);
+    }
+
+    /// Snapshots with which eras 1 to 3 begin; a restore to that of 2, and snapshots with 5 and 6; and a
+    /// restore to that of 5.
+    fn lines() -> Marks {
+        let mut marks = Marks::starting(1);
+        let take = |marks: &mut Marks| {
+            let era = marks.begin(7, marks.next().into(), 0);
+            marks.taken(7, Mark { era, id: 0, time: 0, standing: Standing::Taking });
+        };
+        (0..3).for_each(|_| take(&mut marks));
+        let era = marks.begin_restore(7, 2);
+        marks.restored(7, Restore { era, id: 1, to: 2 });
+        (0..2).for_each(|_| take(&mut marks));
+        let era = marks.begin_restore(7, 5);
+        marks.restored(7, Restore { era, id: 2, to: 5 });
+        marks
+    }
+
+    #[test]
+    fn a_line_is_read_through_its_parent() {
+        let mut marks = lines();
+        let stretches = |snapshot| {
+            let stretches = marks.stretches(7, snapshot).unwrap().into_iter();
+            let parts = |of: Stretch| (of.snapshots, of.line, of.entries);
+            stretches.map(parts).collect::<Vec<(Vec<u32>, u32, Range<u32>)>>()
+        };
+        let (root, middle) = ((vec![2, 3], 0, 0..2), (vec![5, 6], 4, 4..5));
+        assert_eq!(stretches(None), [(vec![], 7, 7..u32::MAX), middle.clone(), root.clone()]);
+        assert_eq!(stretches(Some(6)), [(vec![6], 4, 4..6), root.clone()]);
+        assert_eq!(stretches(Some(1)), [(vec![1, 2, 3], 0, 0..1)]);
+        assert_eq!((0..=8).map(|era| marks.known(7, era)).collect::<Vec<u32>>(), [0, 1, 2, 3, 4, 5, 6, 7, 7]);
+        let heir = |line, snapshot| Heir { line, snapshot };
+        assert_eq!((marks.heir(7, 3), marks.heir(7, 4)), (heir(0, Some(3)), heir(4, None)));
+        assert_eq!((marks.heir(7, 6), marks.heir(7, 7)), (heir(4, Some(6)), heir(7, None)));
+        // A parent that is deleted is hidden, and still gets what others hand over.
+        [2, 3, 5, 6].into_iter().for_each(|era| marks.delete(Era::new(7, era)));
+        assert_eq!(marks.deleted().map(|era| era.number).collect::<Vec<u32>>(), [3, 6]);
+        assert_eq!(marks.hidden(7).collect::<Vec<u32>>(), [2, 5]);
+        assert!(marks.stretches(7, Some(2)).is_none() && marks.kept(7, 2).is_none());
+        assert_eq!(marks.heir_of_line(7, 0), heir(0, Some(2)));
+        assert_eq!(marks.folded_into(7, heir(0, Some(2))).collect::<Vec<u32>>(), [3]);
+        assert_eq!((marks.end_of_line(7, 4), marks.end_of_line(7, 7)), ((4, Some(5)), (7, None)));
+        assert!(marks.is_line_needed(7, 4) && marks.needless_lines().next().is_none());
+        // Nothing is left of them.
+        marks.set_parent(Era::new(7, 4), 0);
+        marks.set_parent(Era::new(7, 7), 0);
+        assert_eq!(marks.deleted().map(|era| era.number).collect::<Vec<u32>>(), [2, 3, 5, 6]);
+        assert!(!marks.is_line_needed(7, 4));
+        assert_eq!(marks.needless_lines().collect::<Vec<Era>>(), [Era::new(7, 4)]);
+    }
+
+    #[test]
+    fn what_may_differ_lies_on_the_way_from_one_to_the_other() {
+        let mut marks = lines();
+        let eras = 1..3;
+        assert_eq!(marks.between(7, 1, Some(3)), [eras]);
+        assert_eq!(marks.between(7, 3, Some(6)), [2..3, 4..6]);
+        assert_eq!(marks.between(7, 2, None), [4..5, 7..u32::MAX]);
+        assert_eq!(marks.between(7, 6, None), [5..6, 7..u32::MAX]);
+        marks.set_parent(Era::new(7, 7), 0);
+        assert_eq!(marks.between(7, 1, None), [0..4, 7..u32::MAX]);
+    }
+
+    /// Before it has taken effect, the snapshot may be deleted.
+    #[test]
+    fn a_snapshot_stays_while_a_branch_is_restored_to_it() {
+        let mut marks = marks();
+        let era = marks.begin_restore(7, 5);
+        marks.delete(Era::new(7, 5));
+        assert!(!marks.deleted().any(|era| era.number == 5) && marks.is_restoring(7));
+        let mut failed = marks.clone();
+        failed.not_restored(7);
+        assert!(failed.deleted().any(|era| era.number == 5) && !failed.is_restoring(7));
+        marks.restored(7, Restore { era, id: 1, to: 5 });
+        marks.not_restored(7);
+        assert!(!marks.deleted().any(|era| era.number == 5) && marks.now(7) == 7);
+        marks.remove_restores(|_, _| true);
+        assert!(marks.deleted().any(|era| era.number == 5) && marks.now(7) == 0);
     }
 
     /// A log may find a record of a snapshot that its root does not know.

@@ -4,12 +4,14 @@
 //! day; two of these leaves change, and only one takes effect.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use rt::DiskError;
 
 use super::changes::{Changes, Move};
 use super::checkpoint::STEP_LEAVES;
 use super::leaf::{Era, GroupKey, LEAF_BLOCKS, LeafKey, Spots};
+use super::marks::Heir;
 use super::place::{Place, SLOT_QUARTERS, Slots, Spot, Stored};
 use super::{Running, Usage};
 use crate::canary::{Canary, makes};
@@ -25,13 +27,17 @@ pub(super) struct Group {
     is_written: bool,
     /// The eras of leaves that are written somewhere else in any case.
     forced: Vec<u32>,
-    /// These are of deleted snapshots, and are folded.
+    /// These are of deleted snapshots, and are folded. Or what lines hold is handed on.
     folds: bool,
+    /// Former lines whose leaves are folded, too.
+    pub(super) retired: Vec<u32>,
+    /// Hidden snapshots that hand what they have to who still needs it.
+    pub(super) hidden: Vec<u32>,
     /// What the blocks of the leaves read as that have been read, by era.
     leaves: BTreeMap<u32, Box<Spots>>,
     /// The eras of leaves that were read in search of moved blocks, and name none. They are not kept: there
     /// may be a thousand, of 8 KiB each.
-    searched: BTreeSet<u32>,
+    pub(super) searched: BTreeSet<u32>,
     /// Why leaves cannot be read, by era.
     pub(super) unreadable: BTreeMap<u32, DiskError>,
     /// Leaves that cannot be read stay where they are.
@@ -39,6 +45,11 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// The leaves of these lines are folded, and these hidden snapshots hand on what they have.
+    pub(super) fn settling(key: GroupKey, retired: Vec<u32>, hidden: Vec<u32>) -> Group {
+        Group { key, folds: true, retired, hidden, ..Group::default() }
+    }
+
     /// A leaf that is only written somewhere else. If the frozen table changes it, that has been merged.
     pub(super) fn evacuated(key: LeafKey) -> Group {
         let (era, number) = key;
@@ -63,6 +74,33 @@ pub(super) struct Merged {
     pub(super) forgotten: Usage,
 }
 
+/// Folds a leaf into that of a snapshot before it, or into nothing.
+fn fold(
+    leaves: &mut BTreeMap<u32, Box<Spots>>,
+    era: u32,
+    into: Option<u32>,
+    changed: &mut BTreeSet<u32>,
+    die: &mut dyn FnMut(Stored),
+) {
+    let Some(spots) = leaves.get_mut(&era) else { return };
+    let folded = std::mem::replace(&mut **spots, NOTHING);
+    changed.insert(era);
+    let kept = into.and_then(|era| Some((era, leaves.get_mut(&era)?)));
+    let Some((into, kept)) = kept else {
+        folded.iter().filter_map(|spot| spot.stored()).for_each(die);
+        return;
+    };
+    for (spot, kept) in folded.iter().zip(kept.iter_mut()) {
+        let is_first = *kept == Spot::Nothing || makes(Canary::FoldOver);
+        if is_first && *spot != Spot::Nothing {
+            *kept = *spot;
+            changed.insert(into);
+        } else if let Some(stored) = spot.stored() {
+            die(stored);
+        }
+    }
+}
+
 /// Whether a block lies in this place.
 fn is_at(spot: Spot, place: Place) -> bool {
     spot.stored().is_some_and(|stored| stored.place == place)
@@ -75,14 +113,15 @@ impl Running {
         let of = |(era, number): LeafKey| (era.branch, number);
         let (mut groups, mut leaves) = (Vec::new(), 0);
         while leaves < STEP_LEAVES {
-            let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_group(from, &self.leaves));
+            let next = |era, leaves| self.next_leaf_under(era, leaves);
+            let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_group(from, &next));
             let other = others.last().map(|key| of(*key));
             let Some(key) = changed.into_iter().chain(other).min() else { break };
             let mut forced = Vec::new();
             while let Some((era, _)) = others.pop_if(|other| of(*other) == key) {
                 forced.push(era.number);
             }
-            let written = || self.frozen.as_ref()?.next_changed_group(key, &self.leaves);
+            let written = || self.frozen.as_ref()?.next_changed_group(key, &next);
             let is_changed = changed == Some(key);
             let is_written = is_changed && written() == Some(key);
             let group = Group { key, is_changed, is_written, forced, ..Group::default() };
@@ -93,15 +132,48 @@ impl Running {
         groups
     }
 
+    /// The first of these leaves that the map has of what is written over in an era.
+    pub(super) fn next_leaf_under(&self, era: Era, leaves: RangeInclusive<u64>) -> Option<u64> {
+        let branch = era.branch;
+        let first = |era: u32| {
+            let era = Era::new(branch, era);
+            self.leaves
+                .range((era, *leaves.start())..=(era, *leaves.end()))
+                .next()
+                .map(|((_, leaf), _)| *leaf)
+        };
+        let line = self.marks.line(branch, era.number);
+        if self.marks.parent(branch, line).is_none() {
+            return first(line);
+        }
+        self.marks.eras_under(branch, line).into_iter().filter_map(first).min()
+    }
+
+    /// The lines whose own leaves the frozen table's entries for a group change.
+    fn written_lines(&self, group: &Group) -> impl Iterator<Item = u32> {
+        let (branch, number) = group.key;
+        let frozen = self.frozen.iter().filter(|_| group.is_written);
+        let eras = frozen
+            .flat_map(move |frozen| frozen.eras(branch).filter(move |era| frozen.touches(*era, number)));
+        eras.map(move |era| self.marks.line(branch, era.number))
+    }
+
+    /// The same, and the present line: moved blocks are most likely there.
+    fn changed_lines(&self, group: &Group) -> impl Iterator<Item = u32> {
+        let now = group.is_changed.then(|| self.marks.now(group.key.0));
+        self.written_lines(group).chain(now)
+    }
+
     /// The eras of the leaves of a group that must be read next. None: it can be merged.
     pub(super) fn unread(&self, group: &Group) -> Vec<u32> {
-        if group.forced.is_empty() && self.marks.of(group.key.0).is_empty() {
+        if group.forced.is_empty() && self.marks.is_bare(group.key.0) {
             let is_done = !group.leaves.is_empty() || !group.unreadable.is_empty();
             return if is_done { Vec::new() } else { vec![0] };
         }
         let mut eras: BTreeSet<u32> = group.forced.iter().copied().collect();
-        eras.extend(group.is_changed.then_some(0));
+        eras.extend(self.changed_lines(group));
         eras.extend(self.eras_of_snapshots(group));
+        eras.extend(self.eras_to_hand_on(group));
         eras.retain(|era| !group.leaves.contains_key(era) && !group.unreadable.contains_key(era));
         if eras.is_empty() {
             eras.extend(self.next_to_search(group));
@@ -117,27 +189,32 @@ impl Running {
     fn eras_of_snapshots(&self, group: &Group) -> BTreeSet<u32> {
         let (branch, number) = group.key;
         let mut eras = BTreeSet::new();
-        for reconciler in self.reconcilers(group) {
-            let deleted = self.marks.folded_into(branch, reconciler);
+        for heir in self.heirs(group) {
+            let deleted = self.marks.folded_into(branch, heir);
             eras.extend(deleted.filter(|era| self.leaves.contains_key(&(Era::new(branch, *era), number))));
-            eras.extend(reconciler);
+            eras.extend(heir.snapshot);
         }
         eras
     }
 
-    /// The snapshots that get something of a group: what is overwritten, and what deleted ones had. `None`
-    /// stands for nobody.
+    /// The snapshots that get something of a group: what is overwritten, and what deleted ones had.
     ///
     /// A leaf of a deleted one that is only written somewhere else is not folded for that: the other one
     /// would have to be read and written, too.
-    fn reconcilers(&self, group: &Group) -> BTreeSet<Option<u32>> {
+    fn heirs(&self, group: &Group) -> BTreeSet<Heir> {
         let (branch, number) = group.key;
         let frozen = self.frozen.as_ref().filter(|_| group.is_written);
         let written = frozen.into_iter().flat_map(|frozen| {
             frozen.eras(branch).filter(move |era| frozen.touches(*era, number)).map(|era| era.number)
         });
         let folded = group.forced.iter().copied().filter(|_| group.folds);
-        written.chain(folded).map(|era| self.marks.reconciler(branch, era)).collect()
+        let mut heirs: BTreeSet<Heir> =
+            written.chain(folded).map(|era| self.marks.heir(branch, era)).collect();
+        heirs.extend(group.retired.iter().map(|line| self.marks.heir_of_line(branch, *line)));
+        for hidden in &group.hidden {
+            heirs.extend([hidden - 1, *hidden].map(|era| self.marks.heir(branch, era)));
+        }
+        heirs
     }
 
     /// The moves of a group of which no leaf that was read names the old place, though that is live: the era
@@ -157,18 +234,19 @@ impl Running {
 
     /// The era of the next leaf of a group to be read because it may name a block that the cleaner has moved.
     fn next_to_search(&self, group: &Group) -> Option<u32> {
-        let marks = self.marks.of(group.key.0);
+        let (branch, _) = group.key;
+        let marks = self.marks.of(branch);
         let is_unread = |era: &u32| {
             let is_known = group.leaves.contains_key(era) || group.searched.contains(era);
             !is_known && !group.unreadable.contains_key(era) && self.leaves.contains_key(&group.leaf(*era))
         };
-        let mut unowned = self.unowned(group).filter(|_| !marks.is_empty());
+        let mut unowned = self.unowned(group).filter(|_| !self.marks.is_bare(branch));
         unowned.find_map(|(written, _)| {
             // It was overwritten in a later era than that in which it was written. If no leaf of these names
             // it, and none of the others does either, nothing does.
             let later = marks.partition_point(|mark| mark.era <= written);
-            let mut eras = marks[later..].iter().chain(&marks[..later]).map(|mark| mark.era);
-            eras.find(is_unread)
+            let snapshots = marks[later..].iter().chain(&marks[..later]).map(|mark| mark.era);
+            snapshots.chain(self.marks.lines(branch)).find(is_unread)
         })
     }
 
@@ -178,10 +256,11 @@ impl Running {
         let key = group.key;
         let names = |block: u64, moved: Move| is_at(spots[(block % LEAF_BLOCKS) as usize], moved.from);
         let moves = |frozen: &Changes| frozen.moves_of(key).any(|(_, block, moved)| names(block, moved));
-        let is_needed = era == 0 && group.is_changed
+        let is_needed = self.marks.is_bare(key.0)
             || group.forced.contains(&era)
-            || self.marks.of(key.0).is_empty()
+            || self.changed_lines(group).any(|line| line == era)
             || self.eras_of_snapshots(group).contains(&era)
+            || self.hands_on(group, era, &spots)
             || self.frozen.as_ref().is_some_and(moves);
         if is_needed {
             group.leaves.insert(era, Box::new(spots));
@@ -213,7 +292,9 @@ impl Running {
                 leaves += held.leaves;
             }
         }
-        leaves.saturating_sub(unfolded)
+        let left = leaves.saturating_sub(unfolded);
+        // What lines hand on is not counted: it is not known without a look.
+        if self.unsettled.is_empty() || self.folding_paused { left } else { left.max(STEP_LEAVES as u64) }
     }
 
     /// The next groups with leaves of deleted snapshots. None if there are too few segments for the leaves
@@ -247,8 +328,8 @@ impl Running {
     /// The leaves of a group that change, after the changes of the frozen table. Of a volume that is gone,
     /// nothing is left.
     pub(super) fn merged(&self, group: Group, is_gone: bool) -> Merged {
-        let reconcilers = self.reconcilers(&group);
-        let Group { key, forced, mut leaves, is_changed, is_written, has_left, .. } = group;
+        let heirs = self.heirs(&group);
+        let Group { key, forced, retired, hidden, mut leaves, is_changed, is_written, has_left, .. } = group;
         let (branch, number) = key;
         let first = number * LEAF_BLOCKS;
         let mut dead = Vec::new();
@@ -281,57 +362,50 @@ impl Running {
             }
         }
         // Of deleted snapshots, the one before gets what it does not have.
-        for Era { number: deleted, .. } in self.marks.deleted_of(branch) {
-            let reconciler = self.marks.reconciler(branch, deleted);
-            if !reconcilers.contains(&reconciler) {
-                continue;
-            }
-            let Some(spots) = leaves.get_mut(&deleted) else { continue };
-            let folded = std::mem::replace(&mut **spots, NOTHING);
-            changed.insert(deleted);
-            let kept = reconciler.and_then(|era| Some((era, leaves.get_mut(&era)?)));
-            let Some((era, kept)) = kept else {
-                folded.iter().filter_map(|spot| spot.stored()).for_each(&mut die);
-                continue;
-            };
-            for (spot, kept) in folded.iter().zip(kept.iter_mut()) {
-                let is_first = *kept == Spot::Nothing || makes(Canary::FoldOver);
-                if is_first && *spot != Spot::Nothing {
-                    *kept = *spot;
-                    changed.insert(era);
-                } else if let Some(stored) = spot.stored() {
-                    die(stored);
-                }
+        for heir in heirs {
+            for deleted in self.marks.folded_into(branch, heir) {
+                fold(&mut leaves, deleted, heir.snapshot, &mut changed, &mut die);
             }
         }
-        if let Some(frozen) = self.frozen.as_ref().filter(|_| is_written)
-            && let Some(mut now) = leaves.remove(&0)
+        let frozen = self.frozen.as_ref().filter(|_| is_written);
+        for (frozen, era) in
+            frozen.into_iter().flat_map(|frozen| frozen.eras(branch).map(move |era| (frozen, era)))
         {
-            changed.insert(0);
-            for era in frozen.eras(branch) {
-                let before = *now;
-                frozen.overlay(era, first, &mut now[..]);
-                let reconciler = if is_gone { None } else { self.marks.reconciler(branch, era.number) };
-                let mut kept = reconciler.and_then(|era| Some((era, leaves.get_mut(&era)?)));
-                for (index, (old, new)) in before.iter().zip(now.iter()).enumerate() {
-                    if old == new {
-                        continue;
-                    }
-                    match &mut kept {
-                        // The first time that it is overwritten since the snapshot.
-                        Some((era, kept)) if kept[index] == Spot::Nothing => {
-                            kept[index] = if *old == Spot::Nothing { Spot::Zeros } else { *old };
-                            changed.insert(*era);
-                            if !makes(Canary::FreeKept) {
-                                continue;
-                            }
-                        }
-                        _ => {}
-                    }
-                    old.stored().into_iter().for_each(&mut die);
+            let line = self.marks.line(branch, era.number);
+            let Some(mut now) = leaves.remove(&line) else { continue };
+            changed.insert(line);
+            let before = *now;
+            // Of a line that has a parent, the leaf must hide what that has.
+            let has_parent = self.marks.parent(branch, line).is_some();
+            let unwritten = if has_parent { Spot::Parent } else { Spot::Zeros };
+            let zeros = if has_parent { Spot::Zeros } else { Spot::Nothing };
+            frozen.overlay(era, first, &mut now[..], zeros);
+            let heir = self.marks.heir(branch, era.number).snapshot.filter(|_| !is_gone);
+            let mut kept = heir.and_then(|era| Some((era, leaves.get_mut(&era)?)));
+            for (index, (old, new)) in before.iter().zip(now.iter()).enumerate() {
+                if old == new {
+                    continue;
                 }
+                match &mut kept {
+                    // The first time that it is overwritten since the snapshot.
+                    Some((era, kept)) if kept[index] == Spot::Nothing => {
+                        kept[index] = if *old == Spot::Nothing { unwritten } else { *old };
+                        changed.insert(*era);
+                        if !makes(Canary::FreeKept) {
+                            continue;
+                        }
+                    }
+                    _ => {}
+                }
+                old.stored().into_iter().for_each(&mut die);
             }
-            leaves.insert(0, now);
+            leaves.insert(line, now);
+        }
+        for line in retired {
+            fold(&mut leaves, line, self.marks.heir_of_line(branch, line).snapshot, &mut changed, &mut die);
+        }
+        for snapshot in hidden {
+            self.hand_on(branch, snapshot, &mut leaves, &mut changed, &mut die);
         }
         if is_gone {
             // The last records of the volume may have completed after it was deleted.
@@ -383,7 +457,7 @@ impl Running {
             return lost;
         }
         if group.folds {
-            if self.reconcilers(group).contains(&None) {
+            if self.heirs(group).iter().all(|heir| heir.snapshot.is_none()) {
                 return lost;
             }
             let leaves: Vec<LeafKey> = group.forced.iter().map(|era| group.leaf(*era)).collect();
@@ -400,7 +474,7 @@ impl Running {
             return lost;
         }
         let mut changed = self.eras_of_snapshots(group);
-        changed.extend(group.is_written.then_some(0));
+        changed.extend(self.written_lines(group));
         let staying = lost.extract_if(.., |era, _| !changed.contains(era));
         for era in staying.map(|(era, _)| era).collect::<Vec<u32>>() {
             group.has_left = true;

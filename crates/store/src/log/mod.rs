@@ -28,6 +28,7 @@ mod emptying;
 pub(crate) mod golden;
 pub(crate) mod handle;
 pub(crate) mod leaf;
+mod lines;
 pub(crate) mod marks;
 mod memory;
 mod merge;
@@ -38,6 +39,7 @@ mod queue;
 mod read;
 pub(crate) mod record;
 mod replay;
+mod restore;
 pub(crate) mod root;
 mod segment;
 mod slice;
@@ -178,16 +180,20 @@ struct Running {
     segments: Segments,
     /// The place of each leaf, for all branches.
     leaves: BTreeMap<LeafKey, LeafPlace>,
-    /// The snapshots of all branches, and what the leaves of each hold; those without leaves are missing.
+    /// The snapshots and restores of all branches, and what the leaves of each era hold; those without leaves
+    /// are missing.
     marks: Marks,
     held: BTreeMap<Era, Held>,
-    /// The snapshots that had been deleted at the last freeze, and were still in the list.
+    /// The snapshots that had been deleted at the last freeze, and were still in the list; and the restores
+    /// whose lines nobody needed then.
     deleted_at_freeze: BTreeSet<Era>,
     /// What deleted snapshots held is not freed for now.
     folding_paused: bool,
     /// Leaves of deleted snapshots that were not folded, because they cannot be read, or what would get their
     /// blocks.
     unfolded: BTreeSet<LeafKey>,
+    /// Branches whose former lines may hold what nobody needs, and from which leaf on to look for it.
+    unsettled: BTreeMap<u32, u64>,
     cache: LeafCache,
     /// Leaves that the disk cannot read where they are. They were in memory, and the next checkpoint writes
     /// them again. At most one for each scrub that is running.
@@ -284,7 +290,7 @@ impl Usage {
     }
 }
 
-/// What the leaves of a snapshot hold.
+/// What the leaves of an era hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     leaves: u64,
@@ -454,8 +460,8 @@ impl Inner {
 
     /// The first leaf of a branch, from `number` on, in which some block has a place.
     fn next_leaf(&self, branch: u32, number: u64) -> Option<u64> {
-        let (state, now) = (self.state.borrow(), Era::first(branch));
-        let in_map = state.leaves.range((now, number)..=(now, u64::MAX)).next().map(|((_, leaf), _)| *leaf);
+        let state = self.state.borrow();
+        let in_map = state.next_leaf_under(Era::new(branch, state.marks.now(branch)), number..=u64::MAX);
         let tables = std::iter::once(&state.active).chain(&state.frozen);
         let changed = tables.filter_map(|table| table.next_block(branch, number * LEAF_BLOCKS));
         changed.map(|block| block / LEAF_BLOCKS).chain(in_map).min()
@@ -555,7 +561,11 @@ impl Inner {
 
     /// Has checkpoints remove what deleted volumes and snapshots have left, if anything.
     fn sweep(&self) {
-        self.state.borrow_mut().unfolded.clear();
+        {
+            let mut state = self.state.borrow_mut();
+            state.unfolded.clear();
+            state.look_at_lines();
+        }
         if !self.gone().is_empty() || self.state.borrow().has_to_fold() {
             self.state.borrow_mut().sweeping = Sweeping::Leaves;
         }
@@ -590,6 +600,7 @@ impl Running {
             deleted_at_freeze: BTreeSet::new(),
             folding_paused: false,
             unfolded: BTreeSet::new(),
+            unsettled: BTreeMap::new(),
             cache: LeafCache::new(share),
             mending: BTreeMap::new(),
             active: Changes::default(),

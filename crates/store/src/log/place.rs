@@ -86,6 +86,9 @@ impl Place {
     /// Not a place: a block that read as zeros when a snapshot was taken.
     pub(crate) const ZEROS: Place = Place { segment: SEGMENTS_MAX, slot: 0, part: Part::WHOLE };
 
+    /// Not a place: a block of a line that read as in the snapshot which the line went back to.
+    pub(crate) const PARENT: Place = Place { segment: SEGMENTS_MAX, slot: 1, part: Part::WHOLE };
+
     /// A whole slot.
     pub(crate) fn new(segment: u32, slot: u16) -> Place {
         Place { segment, slot, part: Part::WHOLE }
@@ -194,10 +197,13 @@ impl Slots {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Spot {
     /// Zeros: the block was never written, or was unmapped. In a leaf of a snapshot: what a later leaf says.
+    /// If the volume was restored: what the snapshot says.
     #[default]
     Nothing,
-    /// Zeros, in a leaf of a snapshot: the block was written since.
+    /// Zeros, in a leaf of a snapshot (the block was written since), or of a volume that was restored.
     Zeros,
+    /// In a leaf of a snapshot: what the snapshot says that the volume was restored to before.
+    Parent,
     /// The content of a place.
     At(Stored),
 }
@@ -225,7 +231,7 @@ impl Stored {
 impl Spot {
     pub(crate) fn stored(self) -> Option<Stored> {
         match self {
-            Spot::Nothing | Spot::Zeros => None,
+            Spot::Nothing | Spot::Zeros | Spot::Parent => None,
             Spot::At(stored) => Some(stored),
         }
     }

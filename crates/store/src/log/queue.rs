@@ -21,7 +21,7 @@ pub(super) enum Item {
     Blocks { first: u64, size: Size, data: SharedBuf, crcs: Vec<u32> },
     /// Blocks that must read as zeros.
     Zeros { block: u64, count: u64 },
-    /// What happened to a snapshot: its entry, without the branch.
+    /// What happened to a snapshot, or a restore: its entry, without the branch.
     Snapshot { era: u32, time: u64, what: What },
 }
 
@@ -148,6 +148,11 @@ impl Append {
             }
         }
         waiting
+    }
+
+    /// Whether requests of a branch wait.
+    pub(super) fn has_of(&self, branch: u32) -> bool {
+        self.control.iter().chain(&self.data).any(|request| request.branch == branch)
     }
 
     pub(super) fn has_data(&self) -> bool {

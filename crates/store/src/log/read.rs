@@ -8,7 +8,7 @@ use rt::{DiskError, join_all};
 
 use super::changes::Changes;
 use super::leaf::{Era, LEAF_BLOCKS, LEAF_GRAIN, Leaf, LeafKey};
-use super::marks::Mark;
+use super::marks::Stretch;
 use super::pack::unpack;
 use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots, Spot, Stored};
 use super::record::reveal;
@@ -76,7 +76,7 @@ impl Inner {
             let end = ((at / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(blocks.end);
             let (spots, _pinned) = match snapshot {
                 None => self.resolve(branch, at..end).await?,
-                Some(era) => self.resolve_past(Era::new(branch, era), at..end).await?,
+                Some(era) => self.resolve_in(branch, Some(era), at..end).await?,
             };
             let is_packed = |spot: &Spot| spot.stored().is_some_and(|stored| stored.place.size().is_packed());
             if spots.iter().any(is_packed) {
@@ -109,11 +109,13 @@ impl Inner {
     /// dropped.
     async fn resolve(&self, branch: u32, blocks: Range<u64>) -> Result<(Vec<Spot>, Pinned<'_>), Unread> {
         let (first, count) = (blocks.start, (blocks.end - blocks.start) as usize);
-        let key = (Era::first(branch), first / LEAF_BLOCKS);
         loop {
+            let line = self.state.borrow().marks.now(branch);
+            let has_parent = self.state.borrow().marks.parent(branch, line).is_some();
+            let key = (Era::new(branch, line), first / LEAF_BLOCKS);
             let covered = {
                 let state = self.state.borrow();
-                let covers = |changes: &Changes| changes.covers(branch, first, count as u64);
+                let covers = |changes: &Changes| changes.covers(branch, line, first, count as u64);
                 covers(&state.active) || state.frozen.as_ref().is_some_and(covers)
             };
             let before = self.state.borrow().leaves.get(&key).copied();
@@ -122,75 +124,97 @@ impl Inner {
             let mut state = self.state.borrow_mut();
             // The leaf was merged meanwhile. What it said may be older than an entry that the table no longer
             // has.
-            if !covered && state.leaves.get(&key).copied() != before {
+            if !covered && state.leaves.get(&key).copied() != before || state.marks.now(branch) != line {
                 continue;
             }
             let mut spots = vec![Spot::Nothing; count];
             if let Some(leaf) = leaf {
                 leaf.read((first % LEAF_BLOCKS) as usize, &mut spots);
             }
-            state.overlay(branch, None, first, &mut spots);
+            state.overlay(branch, &(line..u32::MAX), first, &mut spots, Spot::Zeros);
+            if has_parent && spots.contains(&Spot::Nothing) {
+                drop(state);
+                return self.resolve_in(branch, None, blocks).await;
+            }
+            forget(&mut spots, Spot::Zeros);
             let segments = state.pin_all(&spots);
             return Ok((spots, Pinned { inner: self, segments }));
         }
     }
 
-    /// The same for blocks as they were in the snapshot with which an era began.
+    /// The same for blocks as they were in the snapshot with which an era began; or as they are now, in a
+    /// volume that was restored.
     ///
     /// A block that was overwritten since is named by the first leaf that has it, from the snapshot's own on.
-    /// All others are where they are now, as far as the map and older changes say.
-    async fn resolve_past(&self, era: Era, blocks: Range<u64>) -> Result<(Vec<Spot>, Pinned<'_>), Unread> {
+    /// All others are where they were at the end of the line, as far as the map and older changes say. What
+    /// the line does not have is looked for in the snapshot that it went back to.
+    async fn resolve_in(
+        &self,
+        branch: u32,
+        snapshot: Option<u32>,
+        blocks: Range<u64>,
+    ) -> Result<(Vec<Spot>, Pinned<'_>), Unread> {
         let (first, count) = (blocks.start, (blocks.end - blocks.start) as usize);
         let (number, within) = (first / LEAF_BLOCKS, (first % LEAF_BLOCKS) as usize);
         loop {
-            let places = self.state.borrow().leaves_since(era, number).ok_or(Unread::Gone)?;
-            let mut spots = vec![Spot::Nothing; count];
-            let mut now = vec![Spot::Nothing; count];
-            for (key, place) in &places {
-                if !spots.contains(&Spot::Nothing) {
+            let places = self.state.borrow().leaves_in(branch, snapshot, number).ok_or(Unread::Gone)?;
+            // What the leaves of each stretch say: those of snapshots, and that of the line.
+            let mut read: Vec<(Vec<Spot>, Vec<Spot>)> = Vec::new();
+            let mut found = vec![Spot::Nothing; count];
+            for (stretch, leaves) in &places {
+                if !found.contains(&Spot::Nothing) {
                     break;
                 }
-                let leaf = self.leaf(*key).await;
-                let leaf = leaf.map_err(|error| self.lost(&error, first, Some(*place)))?;
-                let Some(leaf) = leaf else { break };
-                let mut found = vec![Spot::Nothing; count];
-                leaf.read(within, &mut found);
-                if key.0.number == 0 {
-                    now = found;
-                } else {
-                    let missing = spots.iter_mut().zip(found).filter(|(spot, _)| **spot == Spot::Nothing);
-                    missing.for_each(|(spot, found)| *spot = found);
+                let (mut past, mut now) = (vec![Spot::Nothing; count], vec![Spot::Nothing; count]);
+                for (key, place) in leaves {
+                    if !past.contains(&Spot::Nothing) {
+                        break;
+                    }
+                    let leaf = self.leaf(*key).await;
+                    let leaf = leaf.map_err(|error| self.lost(&error, first, Some(*place)))?;
+                    let Some(leaf) = leaf else { break };
+                    let mut spots = vec![Spot::Nothing; count];
+                    leaf.read(within, &mut spots);
+                    if key.0.number == stretch.line {
+                        now = spots;
+                    } else {
+                        fill(&mut past, &spots);
+                    }
                 }
+                let mut here = past.clone();
+                fill(&mut here, &now);
+                forget(&mut here, Spot::Parent);
+                fill(&mut found, &here);
+                read.push((past, now));
             }
             let mut state = self.state.borrow_mut();
             // Leaves were merged meanwhile.
-            if state.leaves_since(era, number).as_ref() != Some(&places) {
+            if state.leaves_in(branch, snapshot, number).as_ref() != Some(&places) {
                 continue;
             }
-            state.overlay(era.branch, Some(era.number), first, &mut now);
-            for (spot, now) in spots.iter_mut().zip(now) {
-                *spot = match *spot {
-                    Spot::Nothing => now,
-                    Spot::Zeros => Spot::Nothing,
-                    Spot::At(stored) => Spot::At(stored),
-                };
+            let mut spots = vec![Spot::Nothing; count];
+            for ((stretch, _), (mut here, mut now)) in places.iter().zip(read) {
+                state.overlay(branch, &stretch.entries, first, &mut now, Spot::Zeros);
+                fill(&mut here, &now);
+                forget(&mut here, Spot::Parent);
+                fill(&mut spots, &here);
             }
+            forget(&mut spots, Spot::Zeros);
             let segments = state.pin_all(&spots);
             return Ok((spots, Pinned { inner: self, segments }));
         }
     }
 
     /// The first leaf of a branch, from `number` on, some block of which was changed in these eras.
-    pub(super) fn next_changed_leaf(&self, branch: u32, eras: &Range<u32>, number: u64) -> Option<u64> {
+    pub(super) fn next_changed_leaf(&self, branch: u32, eras: &[Range<u32>], number: u64) -> Option<u64> {
         let state = self.state.borrow();
-        let marks = state.marks.of(branch).iter().filter(|mark| eras.contains(&mark.era));
-        let leaf = |mark: &Mark| {
-            let era = Era::new(branch, mark.era);
+        let leaf = |era: Era| {
             state.leaves.range((era, number)..=(era, u64::MAX)).next().map(|((_, number), _)| *number)
         };
         let tables = state.frozen.iter().chain([&state.active]);
         let changed = tables.filter_map(|table| table.next_change(branch, eras, number * LEAF_BLOCKS));
-        changed.map(|block| block / LEAF_BLOCKS).chain(marks.filter_map(leaf)).min()
+        let in_map = state.changed_eras(branch, eras).into_iter().filter_map(leaf);
+        changed.map(|block| block / LEAF_BLOCKS).chain(in_map).min()
     }
 
     /// Which blocks of a range within one leaf were changed in these eras, the first of which begins with a
@@ -198,17 +222,15 @@ impl Inner {
     pub(super) async fn changed(
         &self,
         branch: u32,
-        eras: &Range<u32>,
+        eras: &[Range<u32>],
         blocks: Range<u64>,
     ) -> Result<Vec<bool>, Unread> {
         let (first, count) = (blocks.start, (blocks.end - blocks.start) as usize);
         let (number, within) = (first / LEAF_BLOCKS, (first % LEAF_BLOCKS) as usize);
-        let since = Era::new(branch, eras.start);
-        let is_within = |(key, _): &(LeafKey, LeafPlace)| eras.contains(&key.0.number);
         loop {
-            let places = self.state.borrow().leaves_since(since, number).ok_or(Unread::Gone)?;
+            let places = self.state.borrow().changed_leaves(branch, eras, number);
             let mut changed = vec![false; count];
-            for (key, place) in places.iter().filter(|&leaf| is_within(leaf)) {
+            for (key, place) in &places {
                 let leaf = self.leaf(*key).await;
                 let leaf = leaf.map_err(|error| self.lost(&error, first, Some(*place)))?;
                 let mut found = vec![Spot::Nothing; count];
@@ -218,7 +240,7 @@ impl Inner {
                 }
             }
             let state = self.state.borrow();
-            if state.leaves_since(since, number).as_ref() != Some(&places) {
+            if state.changed_leaves(branch, eras, number) != places {
                 continue;
             }
             for table in state.frozen.iter().chain([&state.active]) {
@@ -426,14 +448,14 @@ impl Inner {
         branch: u32,
         block: u64,
     ) -> Result<Option<(Unread, bool)>, Unread> {
-        let key = (Era::first(branch), block / LEAF_BLOCKS);
+        let key = (Era::new(branch, self.state.borrow().marks.now(branch)), block / LEAF_BLOCKS);
         // If it is not in memory, the read of a block checks it.
         let is_known = self.state.borrow().cache.peek(key).is_some();
         if is_known { self.check_leaf_of(key, block).await } else { Ok(None) }
     }
 
-    /// The same for leaves of a branch's snapshots with these numbers, which reads of the branch do not need:
-    /// those that are not in memory are read, too.
+    /// The same for leaves of a branch's snapshots and former lines with these numbers, most of which reads of
+    /// the branch do not need: those that are not in memory are read, too.
     ///
     /// # Errors
     /// [`Unread::Offline`].
@@ -444,7 +466,10 @@ impl Inner {
     ) -> Result<Vec<(Unread, bool)>, Unread> {
         let keys: Vec<LeafKey> = {
             let state = self.state.borrow();
-            let eras = state.marks.of(branch).iter().map(|mark| Era::new(branch, mark.era));
+            let marks = &state.marks;
+            let former = marks.lines(branch).filter(|line| *line != marks.now(branch));
+            let eras = marks.of(branch).iter().map(|mark| mark.era).chain(former);
+            let eras = eras.map(|era| Era::new(branch, era));
             let of_era = |era: Era| state.leaves.range((era, numbers.start)..(era, numbers.end));
             eras.filter(|_| !numbers.is_empty()).flat_map(of_era).map(|(key, _)| *key).collect()
         };
@@ -490,19 +515,42 @@ impl Inner {
 }
 
 impl Running {
-    /// Applies what the tables say about blocks: all changes, or those of eras before `until`.
-    fn overlay(&self, branch: u32, until: Option<u32>, first: u64, spots: &mut [Spot]) {
+    /// Applies what the tables say about blocks in these eras. What was zeroed becomes `zeros`.
+    fn overlay(&self, branch: u32, eras: &Range<u32>, first: u64, spots: &mut [Spot], zeros: Spot) {
         for table in self.frozen.iter().chain([&self.active]) {
-            table.overlay_until(branch, until, first, spots);
+            table.overlay_all(branch, eras, first, spots, zeros);
         }
     }
 
     /// The places of the leaves of this number that may have blocks of a snapshot: its own, those of later
-    /// ones, and that of the branch as it is now. `None`: the snapshot was deleted.
-    fn leaves_since(&self, era: Era, number: u64) -> Option<Vec<(LeafKey, LeafPlace)>> {
-        let since = self.marks.since(era)?.iter().map(|mark| mark.era);
-        let keys = since.chain([0]).map(|since| (Era::new(era.branch, since), number));
-        Some(keys.filter_map(|key| Some((key, *self.leaves.get(&key)?))).collect())
+    /// ones, and that of the line at its end; and so on for the snapshot that the line went back to. Or those
+    /// that may have blocks of the branch as it is now. `None`: the snapshot was deleted.
+    fn leaves_in(&self, branch: u32, snapshot: Option<u32>, number: u64) -> Option<Places> {
+        let stretches = self.marks.stretches(branch, snapshot)?;
+        let places = |stretch: Stretch| {
+            let eras = stretch.snapshots.iter().chain([&stretch.line]);
+            let leaves = eras.filter_map(|era| self.leaf_place((Era::new(branch, *era), number))).collect();
+            (stretch, leaves)
+        };
+        Some(stretches.into_iter().map(places).collect())
+    }
+
+    fn leaf_place(&self, key: LeafKey) -> Option<(LeafKey, LeafPlace)> {
+        Some((key, *self.leaves.get(&key)?))
+    }
+
+    /// The eras, of these, of which the map may have leaves.
+    fn changed_eras(&self, branch: u32, eras: &[Range<u32>]) -> Vec<Era> {
+        let snapshots = self.marks.of(branch).iter().map(|mark| mark.era);
+        let all = snapshots.chain(self.marks.lines(branch));
+        let those = all.filter(|era| eras.iter().any(|eras| eras.contains(era)));
+        those.map(|era| Era::new(branch, era)).collect()
+    }
+
+    /// The leaves of this number that say what was changed in these eras.
+    fn changed_leaves(&self, branch: u32, eras: &[Range<u32>], number: u64) -> Vec<(LeafKey, LeafPlace)> {
+        let eras = self.changed_eras(branch, eras).into_iter();
+        eras.filter_map(|era| self.leaf_place((era, number))).collect()
     }
 
     /// Keeps the segments in which blocks lie from being reused, and returns them.
@@ -513,6 +561,21 @@ impl Running {
         segments.iter().for_each(|segment| self.segments.pin(*segment));
         segments
     }
+}
+
+/// Where blocks are looked for, and the places of the leaves.
+type Places = Vec<(Stretch, Vec<(LeafKey, LeafPlace)>)>;
+
+/// Takes what is missing from what comes next.
+fn fill(spots: &mut [Spot], next: &[Spot]) {
+    for (spot, next) in spots.iter_mut().zip(next).filter(|(spot, _)| **spot == Spot::Nothing) {
+        *spot = *next;
+    }
+}
+
+/// Nothing is known of those that read so: they are looked for in the parent, or are zeros.
+fn forget(spots: &mut [Spot], what: Spot) {
+    spots.iter_mut().filter(|spot| **spot == what).for_each(|spot| *spot = Spot::Nothing);
 }
 
 /// The error for a leaf that the disk read, but that is not the right one.

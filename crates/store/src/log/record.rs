@@ -38,6 +38,7 @@ const KIND_MOVED: u8 = 2;
 const KIND_ZEROS: u8 = 3;
 const KIND_TAKEN: u8 = 4;
 const KIND_DELETED: u8 = 5;
+const KIND_RESTORED: u8 = 6;
 
 /// These bits of the kind say how much room the data takes: neither is set for a whole slot, the first for a
 /// half, both for a quarter.
@@ -75,7 +76,8 @@ pub(crate) struct Entry {
     pub branch: u32,
     /// Of a moved block, the era in which it was written.
     pub era: u32,
-    /// Of a snapshot, the time at which it was taken; 0 if it is deleted.
+    /// Of a snapshot, the time at which it was taken; 0 if it is deleted. Of a restore, the era that begins
+    /// with its snapshot.
     pub block: u64,
     pub what: What,
 }
@@ -92,6 +94,8 @@ pub(crate) enum What {
     Taken { snapshot: u64 },
     /// The snapshot with which the era began was deleted.
     Deleted { snapshot: u64 },
+    /// The branch was restored. The era begins with it.
+    Restored { restore: u64 },
 }
 
 impl Entry {
@@ -105,7 +109,7 @@ impl Entry {
         match self.what {
             What::Block { size, .. } => Some(size),
             What::Moved { from, .. } => Some(from.size()),
-            What::Zeros { .. } | What::Taken { .. } | What::Deleted { .. } => None,
+            _ => None,
         }
     }
 
@@ -113,13 +117,13 @@ impl Entry {
     pub(crate) fn crc(&self) -> Option<u32> {
         match self.what {
             What::Block { crc, .. } | What::Moved { crc, .. } => Some(crc),
-            What::Zeros { .. } | What::Taken { .. } | What::Deleted { .. } => None,
+            _ => None,
         }
     }
 
-    /// Whether it is about a snapshot.
+    /// Whether it is about a snapshot, or a restore.
     pub(crate) fn is_of_snapshot(&self) -> bool {
-        matches!(self.what, What::Taken { .. } | What::Deleted { .. })
+        matches!(self.what, What::Taken { .. } | What::Deleted { .. } | What::Restored { .. })
     }
 
     /// Whether the next entry of a record says the same about the next block: that its data follows, and
@@ -162,6 +166,10 @@ impl Entry {
                 bytes[10] = KIND_DELETED;
                 bytes[15..23].copy_from_slice(&snapshot.to_le_bytes());
             }
+            What::Restored { restore } => {
+                bytes[10] = KIND_RESTORED;
+                bytes[15..23].copy_from_slice(&restore.to_le_bytes());
+            }
         }
         bytes
     }
@@ -197,10 +205,14 @@ impl Entry {
                 What::Zeros { count }
             }
             // The first era begins with no snapshot.
-            KIND_TAKEN | KIND_DELETED if size == Size::Whole && era > 0 => {
-                let snapshot = fields.u64()?;
+            KIND_TAKEN | KIND_DELETED | KIND_RESTORED if size == Size::Whole && era > 0 => {
+                let id = fields.u64()?;
                 fields.take(1)?;
-                if kind == KIND_TAKEN { What::Taken { snapshot } } else { What::Deleted { snapshot } }
+                match kind {
+                    KIND_TAKEN => What::Taken { snapshot: id },
+                    KIND_DELETED => What::Deleted { snapshot: id },
+                    _ => What::Restored { restore: id },
+                }
             }
             _ => return None,
         };

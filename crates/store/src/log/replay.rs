@@ -14,7 +14,7 @@ use base::{Buf, crc32c};
 use rt::DiskError;
 
 use super::checkpoint::CheckpointError;
-use super::marks::{Mark, Standing};
+use super::marks::{Mark, Restore, Standing};
 use super::pack::is_intact;
 use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS};
 use super::record::{DATA_SLOTS_MAX, Entry, Head, What};
@@ -381,14 +381,19 @@ impl super::Running {
             let moves = found.entries.iter().any(|entry| matches!(entry.what, What::Moved { .. }));
             found.whole || !moves && (!may_be_torn || makes(Canary::TakeWithoutChecksum))
         };
-        // A snapshot's record may come after others of its era.
+        // The record of a snapshot may come after others of its era.
         let counted = records.iter().filter(|&(sequence, found)| counts(*sequence, found));
         for entry in counted.flat_map(|(_, found)| &found.entries) {
             self.marks.note(entry.era);
-            if let (Entry { branch, era, block: time, .. }, What::Taken { snapshot: id }) =
-                (*entry, entry.what)
-            {
-                self.marks.taken(branch, Mark { era, id, time, standing: Standing::Kept });
+            let Entry { branch, era, block, what } = *entry;
+            match what {
+                What::Taken { snapshot: id } => {
+                    self.marks.taken(branch, Mark { era, id, time: block, standing: Standing::Kept });
+                }
+                What::Restored { restore: id } => {
+                    self.marks.restored(branch, Restore { era, id, to: block as u32 });
+                }
+                _ => {}
             }
         }
         self.marks.drop_unfinished();

@@ -386,6 +386,11 @@ impl LogSlice {
         map.place(spec.index, page)
     }
 
+    /// Waits until no write is under way, and holds back others.
+    pub(super) async fn lock_all(&self) -> Locked<'_> {
+        self.lock.lock(0, u64::MAX).await
+    }
+
     /// Waits until no other write covers blocks of the range.
     async fn lock(&self, range: &Range<u64>) -> Locked<'_> {
         self.lock.lock(range.start / BLOCK * BLOCK, range.end.next_multiple_of(BLOCK)).await

@@ -1,4 +1,5 @@
-//! Snapshots of a slice: taking, reading, comparing, listing and deleting them.
+//! Snapshots of a slice: taking, reading, comparing, listing and deleting them. (Going back to one: see
+//! [`super::restore`].)
 //!
 //! What a snapshot guarantees: it has every write that had ended when it was begun, and none that began
 //! later; once it was taken, no power cut changes it; and what is read of it never changes. Taking one costs
@@ -29,9 +30,11 @@ pub struct SnapshotInfo {
     /// When it was taken, in seconds since 1970.
     pub time: u64,
     /// How much space in the log its deletion frees, at most: it is what was overwritten between this
-    /// snapshot and the next one. What was overwritten in the last seconds is not counted yet.
+    /// snapshot and the next one. What was overwritten in the last seconds is not counted yet. If it is the
+    /// last one before a restore, what the slice was then counts, too.
     pub frees: ByteLen,
-    /// The deletion frees exactly that: the slice has no older snapshot, which may need some of it.
+    /// The deletion frees exactly that: the slice has no older snapshot since the restore before it, which
+    /// may need some of it, and was not restored to this one.
     pub is_exact: bool,
 }
 
@@ -42,8 +45,11 @@ pub enum SnapshotError {
     #[error("only log-structured volumes have snapshots: convert the volume first")]
     NotLog,
     /// The volume is being converted.
-    #[error("the volume is being converted: take the snapshot when that has ended")]
+    #[error("the volume is being converted: try again when that has ended")]
     Converting,
+    /// The slice is being restored.
+    #[error("the volume is being restored: try again when that has ended")]
+    Restoring,
     /// Some blocks of the slice are lost, and the snapshot could not say which.
     #[error("blocks of the volume are lost: write them, then take the snapshot")]
     Lost,
@@ -126,6 +132,9 @@ impl Drop for NewSnapshot {
 impl Running {
     /// Begins a snapshot of a branch.
     fn begin_snapshot(&mut self, branch: u32, id: u64, time: u64) -> Result<(Era, u64), SnapshotError> {
+        if self.marks.is_restoring(branch) {
+            return Err(SnapshotError::Restoring);
+        }
         let exist = self.marks.of(branch).iter().filter(|mark| mark.standing != Standing::Deleted);
         if exist.clone().any(|mark| mark.id == id) {
             return Err(SnapshotError::Exists);
@@ -139,25 +148,32 @@ impl Running {
     /// The snapshots of a branch that can be read, the oldest one first.
     fn snapshots(&self, branch: u32) -> Vec<SnapshotInfo> {
         let kept = self.marks.of(branch).iter().filter(|mark| mark.standing == Standing::Kept);
-        let oldest = self.marks.of(branch).iter().find(|mark| mark.standing != Standing::Deleted);
-        let info = |mark: &Mark| SnapshotInfo {
-            id: mark.id,
-            time: mark.time,
-            frees: self.held_by(Era::new(branch, mark.era)),
-            is_exact: oldest.is_some_and(|oldest| oldest.era == mark.era),
+        let info = |mark: &Mark| {
+            let era = Era::new(branch, mark.era);
+            let line = self.marks.line(branch, mark.era);
+            let is_last = self.marks.heir_of_line(branch, line).snapshot == Some(mark.era);
+            let is_oldest = self.marks.heir(branch, mark.era - 1).snapshot.is_none();
+            let former = (is_last && line != self.marks.now(branch)).then(|| Era::new(branch, line));
+            SnapshotInfo {
+                id: mark.id,
+                time: mark.time,
+                frees: ByteLen(former.into_iter().chain([era]).map(|era| self.held_by(era).0).sum()),
+                is_exact: is_oldest && !self.marks.is_pinned(era),
+            }
         };
         kept.map(info).collect()
     }
 
-    /// How much space the leaves of a snapshot hold.
+    /// How much space the leaves of an era hold.
     fn held_by(&self, era: Era) -> ByteLen {
         ByteLen(self.held.get(&era).map_or(0, |held| held.quarters * QUARTER_BYTES as u64))
     }
 
     /// How much space deleted snapshots of a branch still hold, at most.
     fn held_by_deleted(&self, branch: u32) -> ByteLen {
-        let deleted = self.marks.deleted_of(branch);
-        ByteLen(deleted.map(|era| self.held_by(era).0).sum())
+        let is_needless = |line: &u32| !self.marks.is_line_needed(branch, *line);
+        let lines = self.marks.lines(branch).filter(is_needless).map(|line| Era::new(branch, line));
+        ByteLen(self.marks.deleted_of(branch).chain(lines).map(|era| self.held_by(era).0).sum())
     }
 }
 
@@ -180,7 +196,7 @@ impl LogSlice {
     /// The parts of a range that were changed in these eras, at most `max`.
     async fn changed(
         &self,
-        eras: &Range<u32>,
+        eras: &[Range<u32>],
         range: Range<u64>,
         max: usize,
     ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
@@ -309,7 +325,8 @@ impl Slice {
     /// until now, in order and at most `max`; adjacent parts are merged. Everything else up to the end of the
     /// last part is the same in both. If there are fewer than `max` parts, so is everything after it.
     ///
-    /// It takes time in proportion to what has changed.
+    /// It takes time in proportion to what has changed. If the slice was restored in between, more may be
+    /// named: all that has been written since.
     ///
     /// # Errors
     /// [`SnapshotError::Unknown`], also if the second snapshot is not younger than the first one;
@@ -329,15 +346,16 @@ impl Slice {
         self.ready().await?;
         let layout = self.layout();
         let Layout::Log(slice) = &*layout else { return Err(SnapshotError::Unknown) };
-        let until_era = || until.map_or(Ok(u32::MAX), |until| slice.era_of(until));
-        let eras = slice.era_of(id)?..until_era()?;
-        if eras.is_empty() {
+        let era = slice.era_of(id)?;
+        let until = until.map(|until| slice.era_of(until)).transpose()?;
+        if until.is_some_and(|until| until <= era) {
             return Err(SnapshotError::Unknown);
         }
-        match slice.changed(&eras, offset.0..offset.0 + len.0, max).await {
-            Ok(found) => Ok(found),
-            Err(error) => Err(slice.era_of(id).err().unwrap_or(error.into())),
-        }
+        let eras = slice.log().inner.state.borrow().marks.between(slice.branch(), era, until);
+        let found = slice.changed(&eras, offset.0..offset.0 + len.0, max).await;
+        // What a deleted one had may be with others.
+        slice.era_of(id)?;
+        Ok(found?)
     }
 
     /// Deletes snapshots; those that do not exist are ignored. Afterwards they cannot be read, and do not

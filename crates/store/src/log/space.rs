@@ -170,10 +170,14 @@ impl Running {
     /// How many leaves may be written for deleted snapshots, besides those that the next merge writes, once
     /// [`Running::make_room_to_fold`] has been called. In a full log that is less than a step.
     pub(super) fn room_to_fold(&self) -> usize {
+        self.leaves_that_fit().min(STEP_LEAVES)
+    }
+
+    /// The same, also for more than a step.
+    pub(super) fn leaves_that_fit(&self) -> usize {
         let free = self.segments.free.len() as u64 + self.announced_too_many();
         let bytes = free.saturating_sub(self.merge_need()) * self.segment_bytes();
-        let leaves = bytes * 100 / (100 + WASTE_PERCENT) / LEAF_BYTES_MAX as u64;
-        leaves.min(STEP_LEAVES as u64) as usize
+        (bytes * 100 / (100 + WASTE_PERCENT) / LEAF_BYTES_MAX as u64) as usize
     }
 
     /// How many announced segments nobody needs soon. With fewer than at high water, the cleaner makes room,

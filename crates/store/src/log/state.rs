@@ -6,7 +6,7 @@ use std::ops::Range;
 use base::{Buf, crc32c};
 
 use super::leaf::{Era, LeafKey};
-use super::marks::{Mark, Marks, Standing};
+use super::marks::{Mark, Marks, Restore, Standing};
 use super::place::{SLOT_BYTES, SLOT_QUARTERS};
 use super::segment::words;
 use crate::cursor::Cursor;
@@ -56,8 +56,8 @@ pub(crate) struct State {
     pub leaves: BTreeMap<LeafKey, LeafPlace>,
 }
 
-/// Bytes of a state with these numbers of snapshots, data segments (of which `packed` are packed), map
-/// segments and leaves, for segments of `slots` slots.
+/// Bytes of a state with these numbers of snapshots and restores, data segments (of which `packed` are
+/// packed), map segments and leaves, for segments of `slots` slots.
 pub(crate) fn encoded_len(
     marks: usize,
     data: usize,
@@ -71,7 +71,7 @@ pub(crate) fn encoded_len(
     marks + 4 + data * 21 + bits * 8 + 4 + map * MAP_ENTRY_BYTES + 8 + leaves * LEAF_ENTRY_BYTES
 }
 
-/// Bytes of a snapshot in the state.
+/// Bytes of a snapshot or a restore in the state.
 const MARK_BYTES: usize = 25;
 
 /// Bytes of a map segment's entry in the state.
@@ -173,7 +173,7 @@ impl State {
             let end = u64::from(at) + u64::from(len);
             let inside = end <= u64::from(slots) * (SLOT_BYTES / super::leaf::LEAF_GRAIN) as u64;
             let possible = blocks..=blocks.saturating_mul(SLOT_QUARTERS as u16);
-            // All blocks of a leaf of a snapshot may have read as zeros.
+            // All blocks of a leaf of a snapshot may have read as zeros, or of a volume that was restored.
             let sound = inside
                 && len > 0
                 && (blocks > 0 || is_past)
@@ -193,35 +193,54 @@ impl State {
 /// Bytes of the number of a leaf: that of its first block has six.
 const NUMBER_BYTES: usize = 5;
 
-/// Encodes the snapshots.
+/// Encodes the snapshots, then the restores.
 pub(super) fn encode_marks(marks: &Marks, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&marks.next().to_le_bytes());
     bytes.extend_from_slice(&(marks.len() as u32).to_le_bytes());
-    for (branch, mark) in marks.iter() {
+    let mut encode = |branch: u32, era: u32, id: u64, time: u64, what: u8| {
         bytes.extend_from_slice(&branch.to_le_bytes());
-        bytes.extend_from_slice(&mark.era.to_le_bytes());
-        bytes.extend_from_slice(&mark.id.to_le_bytes());
-        bytes.extend_from_slice(&mark.time.to_le_bytes());
-        bytes.push(match mark.standing {
+        bytes.extend_from_slice(&era.to_le_bytes());
+        bytes.extend_from_slice(&id.to_le_bytes());
+        bytes.extend_from_slice(&time.to_le_bytes());
+        bytes.push(what);
+    };
+    for (branch, mark) in marks.iter() {
+        let standing = match mark.standing {
             Standing::Taking => 1,
             Standing::Kept => 2,
             Standing::Deleted => 3,
-        });
+        };
+        encode(branch, mark.era, mark.id, mark.time, standing);
+    }
+    for (branch, restore) in marks.restores() {
+        encode(branch, restore.era, restore.id, restore.to.into(), RESTORED);
     }
 }
+
+/// What stands for a restore, where snapshots have their standing.
+const RESTORED: u8 = 4;
 
 fn decode_marks(fields: &mut Cursor<'_>) -> Option<Marks> {
     let mut marks = Marks::starting(fields.u32()?);
     for _ in 0..fields.u32()? {
         let branch = fields.u32()?;
         let (era, id, time) = (fields.u32()?, fields.u64()?, fields.u64()?);
-        let standing = match fields.u8()? {
-            1 => Standing::Taking,
-            2 => Standing::Kept,
-            3 => Standing::Deleted,
+        let mark = |standing| Mark { era, id, time, standing };
+        let mark = match fields.u8()? {
+            1 => Some(mark(Standing::Taking)),
+            2 => Some(mark(Standing::Kept)),
+            3 => Some(mark(Standing::Deleted)),
+            RESTORED => None,
             _ => return None,
         };
-        if era == 0 || era >= marks.next() || !marks.push(branch, Mark { era, id, time, standing }) {
+        if era == 0 || era >= marks.next() {
+            return None;
+        }
+        let is_next = match mark {
+            Some(mark) => marks.restores().next().is_none() && marks.push(branch, mark),
+            None => marks.push_restore(branch, Restore { era, id, to: u32::try_from(time).ok()? }),
+        };
+        if !is_next {
             return None;
         }
     }

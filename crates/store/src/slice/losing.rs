@@ -148,7 +148,7 @@ impl Slice {
     }
 
     /// Removes the range from what is lost. The caller has written it durably.
-    pub(super) async fn end_loss(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+    pub(crate) async fn end_loss(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let _change = self.lost.change().await;
         self.set_lost(self.lost.without(&(offset.0..offset.0 + len.0))).await
     }

@@ -34,6 +34,7 @@ mod model;
 mod pace;
 mod packed;
 mod reserve;
+mod restores;
 mod rot;
 mod snapshot_cuts;
 mod snapshot_model;

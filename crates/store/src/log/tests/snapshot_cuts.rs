@@ -1,8 +1,9 @@
 //! Power cuts at every point of a life with snapshots, with subsets of what was not flushed.
 //!
-//! They happen while snapshots are taken, what is overwritten goes into their leaves, blocks of theirs are
-//! moved, and deleted ones are folded. After each cut, a snapshot that was taken reads as the volume did when
-//! it began; one whose taking or deletion had not ended does so, or does not exist; and the invariants hold.
+//! They happen while snapshots are taken, the volume goes back to one, what is overwritten goes into their
+//! leaves, blocks of theirs are moved, and deleted ones are folded. After each cut, a snapshot that was taken
+//! reads as the volume did when it began; one whose taking or deletion had not ended does so, or does not
+//! exist; a restore has taken effect as a whole, or not at all; and the invariants hold.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,9 +17,10 @@ use crate::canary::{Canary, make};
 
 const BLOCKS: u64 = 90;
 
-/// A write to a block: the number, and the act since which it is durable.
+/// A write to a block: its act, the number, and the act since which it is durable.
 #[derive(Clone, Copy, Debug)]
 struct Write {
+    act: u64,
     number: u64,
     durable: u64,
 }
@@ -39,20 +41,33 @@ const NEVER: u64 = u64::MAX;
 struct History {
     writes: BTreeMap<u64, Vec<Write>>,
     snapshots: BTreeMap<u64, Past>,
+    /// By the act, what the volume became then.
+    restores: BTreeMap<u64, Vec<u64>>,
 }
 
 impl History {
-    fn may_be(&self, block: u64, acked: u64, found: u64) -> bool {
-        let Some(writes) = self.writes.get(&block) else { return found == 0 };
+    /// What a block became with a restore, and the writes since.
+    fn since(&self, restored: Option<u64>, block: u64) -> (u64, &[Write]) {
+        let before = restored.map_or(0, |act| self.restores[&act][block as usize]);
+        let writes = self.writes.get(&block).map_or(&[][..], Vec::as_slice);
+        (before, &writes[writes.partition_point(|write| Some(write.act) <= restored)..])
+    }
+
+    fn may_be(&self, restored: Option<u64>, block: u64, acked: u64, found: u64) -> bool {
+        let (before, writes) = self.since(restored, block);
         // The last write that was durable by then, and all later ones.
         let from = writes.iter().rposition(|write| write.durable <= acked);
         let later = &writes[from.unwrap_or(0)..];
-        from.is_none() && found == 0 || later.iter().any(|write| write.number == found)
+        from.is_none() && found == before || later.iter().any(|write| write.number == found)
     }
 
     fn content(&self) -> Vec<u64> {
-        let last = |block| self.writes.get(&block).and_then(|writes| writes.last());
-        (0..BLOCKS).map(|block| last(block).map_or(0, |write| write.number)).collect()
+        let restored = self.restores.last_key_value().map(|(act, _)| *act);
+        let last = |block| {
+            let (before, writes) = self.since(restored, block);
+            writes.last().map_or(before, |write| write.number)
+        };
+        (0..BLOCKS).map(last).collect()
     }
 
     fn flushed(&mut self, act: u64) {
@@ -100,14 +115,14 @@ fn record(seed: u64, acts: u64, leaves: bool) -> (Recording, Rc<RefCell<History>
             assert!(act < 20 * acts, "the disk never leaves: {:?}", pool.leaving());
             let first = rng.below(BLOCKS);
             let count = (1 + rng.below(6)).min(BLOCKS - first);
-            match rng.below(12) {
+            match rng.below(13) {
                 kind @ 0..7 => {
                     let (is_zero, is_durable) = (kind == 6, kind < 3);
                     let mut bytes = Vec::new();
                     for at in first..first + count {
                         let number = if is_zero { 0 } else { act * 100 + at - first + 1 };
-                        let durable = NEVER;
-                        shared.borrow_mut().writes.entry(at).or_default().push(Write { number, durable });
+                        let write = Write { act, number, durable: NEVER };
+                        shared.borrow_mut().writes.entry(at).or_default().push(write);
                         bytes.extend(block(number));
                     }
                     let (offset, len) = (ByteOffset(first * BLOCK), ByteLen(count * BLOCK));
@@ -137,6 +152,21 @@ fn record(seed: u64, acts: u64, leaves: bool) -> (Recording, Rc<RefCell<History>
                     let mut history = shared.borrow_mut();
                     history.flushed(act);
                     history.snapshots.get_mut(&act).unwrap().taken = act;
+                }
+                10 => {
+                    let there: Vec<u64> = {
+                        let history = shared.borrow();
+                        let there = history.snapshots.iter().filter(|(_, past)| past.deleting == NEVER);
+                        there.map(|(id, _)| *id).collect()
+                    };
+                    if let Some(id) = there.get(rng.below(there.len().max(1) as u64) as usize) {
+                        {
+                            let mut history = shared.borrow_mut();
+                            let content = history.snapshots[id].content.clone();
+                            history.restores.insert(act, content);
+                        }
+                        slice.restore_snapshot(*id, act).await.unwrap();
+                    }
                 }
                 _ => {
                     let ids: Vec<u64> = {
@@ -193,9 +223,14 @@ fn judge(images: Vec<DiskImage>, history: &Rc<RefCell<History>>, id: VolumeId, a
         if slice.ready().await.is_err() {
             return Some("the log does not open".to_owned());
         }
+        let restored = slice.last_restore().await.unwrap();
+        let ended = history.borrow().restores.range(..=acked).next_back().map(|(act, _)| *act);
+        if restored < ended || restored > Some(acked + 1) {
+            return Some(format!("the last restore is {restored:?}"));
+        }
         for at in 0..BLOCKS {
             match read(&slice, at).await {
-                Ok(found) if history.borrow().may_be(at, acked, found) => {}
+                Ok(found) if history.borrow().may_be(restored, at, acked, found) => {}
                 found => return Some(format!("block {at} reads as {found:?}")),
             }
         }

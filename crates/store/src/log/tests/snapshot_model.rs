@@ -1,8 +1,8 @@
 //! Random lives of a volume with snapshots, compared with a copy of the volume for each snapshot.
 //!
-//! They take and delete snapshots between writes, UNMAP and flushes, pause the freeing, fill the pool, empty
-//! disks that leave it, and lose power at any moment. What a snapshot reads as never changes, and in the end
-//! nothing is left of deleted ones.
+//! They take and delete snapshots, and go back to them, between writes, UNMAP and flushes, pause the freeing,
+//! fill the pool, empty disks that leave it, and lose power at any moment. What a snapshot reads as never
+//! changes, and in the end nothing is left of deleted ones.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -61,14 +61,28 @@ struct Model {
     number: u64,
     taken: u64,
     full: u64,
+    /// How many restores have begun; the last one that is known to have taken effect; and one of which that
+    /// is not known, with what the volume is then.
+    restores: u64,
+    restored: Option<u64>,
+    restoring: Option<(u64, Content)>,
 }
 
 type Shared = Rc<RefCell<Model>>;
 
 impl Model {
     fn new() -> Model {
+        let now = vec![Known::certainly(0); BLOCKS as usize];
         let (snapshots, number, taken, full) = Default::default();
-        Model { now: vec![Known::certainly(0); BLOCKS as usize], snapshots, number, taken, full }
+        let (restores, restored, restoring) = Default::default();
+        Model { now, snapshots, number, taken, full, restores, restored, restoring }
+    }
+
+    /// The restore with this number has taken effect.
+    fn is_restored(&mut self, number: u64) {
+        if let Some((_, content)) = self.restoring.take_if(|(restoring, _)| *restoring == number) {
+            (self.now, self.restored) = (content, Some(number));
+        }
     }
 
     /// All that was written is durable.
@@ -110,6 +124,10 @@ fn compare(content: &mut Content, found: &[u64], after_cut: bool, what: &str) {
 
 /// Compares the volume and all snapshots, and finds out which snapshots there are.
 async fn look(slice: &Slice, model: &Shared, after_cut: bool) {
+    let restored = slice.last_restore().await.unwrap();
+    restored.into_iter().for_each(|number| model.borrow_mut().is_restored(number));
+    model.borrow_mut().restoring = None;
+    assert_eq!(restored, model.borrow().restored, "all of a restore, or nothing");
     let now = numbers(slice, None).await;
     compare(&mut model.borrow_mut().now, &now, after_cut, "the volume");
     let mut earlier: Option<(u64, Vec<u64>)> = None;
@@ -159,7 +177,7 @@ async fn live(slice: Rc<Slice>, model: Shared, mut rng: Rng, ops: u64) {
         let most = if rng.one_in(4) { 150 } else { 6 };
         let count = (1 + rng.below(most)).min(BLOCKS - first);
         let range = first as usize..(first + count) as usize;
-        match rng.below(24) {
+        match rng.below(25) {
             what @ 0..13 => {
                 let is_zero = what >= 10;
                 let mut bytes = Vec::new();
@@ -264,6 +282,31 @@ async fn live(slice: Rc<Slice>, model: Shared, mut rng: Rng, ops: u64) {
             }
             21 => slice.pause_freeing(rng.one_in(2)),
             22 => rt::sleep(Duration::from_millis(rng.below(20))).await,
+            23 => {
+                let (id, number) = {
+                    let mut model = model.borrow_mut();
+                    let taken = model.snapshots.iter().filter(|(_, of)| of.0 == Standing::Taken);
+                    let taken: Vec<u64> = taken.map(|(id, _)| *id).collect();
+                    if taken.is_empty() {
+                        continue;
+                    }
+                    let id = taken[rng.below(taken.len() as u64) as usize];
+                    let mut content = model.snapshots[&id].1.clone();
+                    // All that a snapshot has is durable.
+                    for known in content.iter_mut().filter(|known| !known.unsure) {
+                        *known = Known::certainly(*known.may_be.last().unwrap());
+                    }
+                    model.restores += 1;
+                    model.restoring = Some((model.restores, content));
+                    (id, model.restores)
+                };
+                let restored = rt::timeout(Duration::from_secs(60), slice.restore_snapshot(id, number)).await;
+                match restored.unwrap_or_else(|_| panic!("it hangs: {}", log_of(&slice).at_what())) {
+                    Ok(()) => model.borrow_mut().is_restored(number),
+                    Err(error) => assert_eq!(error, SnapshotError::Slice(SliceError::Full)),
+                }
+                model.borrow_mut().restoring = None;
+            }
             // It compares everything, which takes long.
             _ if rng.one_in(4) => look(&slice, &model, false).await,
             _ => {}
@@ -343,22 +386,30 @@ fn run(seed: u64, compression: Compression) -> u64 {
         look(&slice, &shared, after_cut).await;
         let ids: Vec<u64> = shared.borrow().snapshots.keys().copied().collect();
         slice.delete_snapshots(&ids).await.unwrap();
-        // All that is left is the volume, and a second merge removes the last of the marks.
+        // All that is left is the volume, and later merges remove the last of the marks.
         for _ in 0..1000 {
             if slice.held_by_deleted_snapshots() == ByteLen(0) {
                 break;
             }
             rt::sleep(Duration::from_millis(10)).await;
         }
-        for _ in 0..2 {
+        for _ in 0..20 {
+            // A full log may have left something out.
+            slice.pause_freeing(false);
             log_of(&slice).inner.merge_all().await.unwrap();
+            idle(&slice).await;
         }
         check(&slice).await;
         let found = numbers(&slice, None).await;
         compare(&mut shared.borrow_mut().now, &found, false, "in the end");
         let inner = Rc::clone(&log_of(&slice).inner);
         let state = inner.state.borrow();
-        assert!(state.marks.is_empty() && state.held.is_empty(), "{:?}", state.marks);
+        // Only the last restore is left: its leaves are those of the volume.
+        let branch = state.marks.restored_branches().next();
+        let now = branch.map_or(0, |branch| state.marks.now(branch));
+        assert!(state.marks.iter().next().is_none(), "{:?}", state.marks);
+        assert!(state.marks.restores().all(|(_, restore)| (restore.era, restore.to) == (now, 0)));
+        assert!(state.held.keys().all(|era| era.number == now), "{:?}", state.held);
         let blocks = found.iter().filter(|number| **number > 0).count() as u64;
         assert_eq!(state.used.values().map(|used| used.blocks).sum::<u64>(), blocks);
         drop(state);
@@ -405,6 +456,12 @@ fn places_that_are_freed_too_early_are_noticed() {
 #[test]
 fn snapshots_that_are_folded_over_others_are_noticed() {
     assert_noticed(Canary::FoldOver);
+}
+
+/// What was written to a former line comes too late for its last snapshot.
+#[test]
+fn lines_that_are_folded_before_they_are_merged_are_noticed() {
+    assert_noticed(Canary::SettleUnmerged);
 }
 
 /// A block that the cleaner moved comes back.
