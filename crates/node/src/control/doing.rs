@@ -38,6 +38,9 @@ doings! {
     CloseCopy = "closing the copy of volume";
     DeleteCopy = "deleting the copy of volume";
     DropCopy = "deleting a copy of volume";
+    TakeSnapshot = "taking snapshot";
+    DeleteSnapshot = "deleting snapshot";
+    ChangeSnapshot = "changing snapshot";
     WriteFork = "recording whether this node continues alone with volume";
     MakeTarget = "creating target";
     ChangeTarget = "changing target";

@@ -11,6 +11,7 @@ use super::change::{ChangeStatus, Work};
 use super::cluster::EnterError;
 use super::members::JoinRefusal;
 use crate::attach::access::{InvalidName, LUN_MAX};
+use crate::copies::SnapshotObstacle;
 use crate::member::ClusterError;
 use crate::record::RecordError;
 use crate::shard::SilentCore;
@@ -198,6 +199,28 @@ pub enum ControlError {
         "volume {0:?} is not in the cluster's record: if another volume has its name, rename it first (`ursa volume rename`); if not, try again in a moment"
     )]
     NotReplicated(String),
+    #[error(
+        "volume {0:?} is not a log volume, and only these have snapshots: convert it first (`ursa volume convert {0} --kind log`)"
+    )]
+    NoSnapshotsOfKind(String),
+    #[error("the snapshot was not taken: volume {volume:?}{}: {obstacle}", on(*node))]
+    SnapshotNotTaken { volume: String, node: Option<u16>, obstacle: SnapshotObstacle },
+    #[error(
+        "the snapshot was not taken: commands of hosts would have been held for more than {limit_ms} ms; try again when disks and links are less busy"
+    )]
+    SnapshotTooSlow { limit_ms: u64 },
+    #[error("snapshot {0:?} is on hold: release it first (`ursa snapshot release {0}`)")]
+    SnapshotHeld(String),
+    #[error("snapshot {0:?} is being taken: try again in a moment")]
+    SnapshotPreparing(String),
+    #[error(
+        "volume {volume:?} has {count} snapshots: delete them first (`ursa snapshot list {volume}` lists them, `ursa snapshot delete` deletes them)"
+    )]
+    HasSnapshots { volume: String, count: usize },
+    #[error(
+        "only the copy on node {node} has snapshot {snapshot:?} of volume {volume:?}: keep the copy, or delete the snapshot first (`ursa snapshot delete {snapshot}`)"
+    )]
+    OnlyCopyOfSnapshot { volume: String, node: u16, snapshot: String },
     #[error("volume {volume:?} cannot be scrubbed now: {reason}")]
     NotScrubbable { volume: String, reason: &'static str },
     /// The node could not join a cluster.
@@ -275,6 +298,10 @@ impl ControlError {
             _ => false,
         }
     }
+}
+
+fn on(node: Option<u16>) -> String {
+    node.map(|node| format!(" on node {node}")).unwrap_or_default()
 }
 
 fn too_few(wanted: usize, there: usize, refused: &[ClusterError]) -> String {

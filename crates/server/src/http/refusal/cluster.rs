@@ -20,6 +20,9 @@ pub(super) fn not_entered(error: &EnterError) -> Refusal {
         EnterError::NotInPool(_) => {
             Refusal::new(StatusCode::CONFLICT, "changed_meanwhile", error.to_string())
         }
+        EnterError::HasSnapshots(_) => {
+            Refusal::new(StatusCode::CONFLICT, "cluster_has_snapshots", error.to_string())
+        }
         EnterError::Etcd(_) => Refusal::new(StatusCode::BAD_GATEWAY, "etcd_unusable", with_causes(error))
             .hint("check etcd, and the settings whose names begin with `etcd`"),
         EnterError::Links(_) => {

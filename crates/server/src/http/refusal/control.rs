@@ -187,6 +187,33 @@ impl From<ControlError> for Refusal {
             E::ElsewhereOnly { .. } => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "copy_unreachable", error.to_string())
             }
+            E::NoSnapshotsOfKind(volume) => {
+                let detail = format!("volume {volume:?} is not a log volume, and only these have snapshots");
+                Refusal::new(CONFLICT, "snapshot_volume_kind", detail)
+                    .hint(format!("convert it first: `ursa volume convert {volume} --kind log`"))
+                    .field("volumes")
+            }
+            E::SnapshotNotTaken { .. } => {
+                Refusal::new(CONFLICT, "snapshot_not_taken", error.to_string()).field("volumes")
+            }
+            E::SnapshotTooSlow { .. } => {
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "snapshot_too_slow", error.to_string())
+            }
+            E::SnapshotHeld(name) => {
+                Refusal::new(CONFLICT, "snapshot_held", format!("snapshot {name:?} is on hold"))
+                    .hint(format!("release it first: `ursa snapshot release {name}`"))
+            }
+            E::SnapshotPreparing(name) => {
+                Refusal::new(CONFLICT, "snapshot_preparing", format!("snapshot {name:?} is being taken"))
+                    .hint("try again in a moment")
+            }
+            E::HasSnapshots { volume, count } => {
+                Refusal::new(CONFLICT, "volume_has_snapshots", format!("volume {volume:?} has {count} snapshots"))
+                    .hint(format!("delete them first: `ursa snapshot list {volume}` lists them"))
+            }
+            E::OnlyCopyOfSnapshot { .. } => {
+                Refusal::new(CONFLICT, "only_copy_of_snapshot", error.to_string())
+            }
             E::NotScrubbable { .. } => Refusal::new(CONFLICT, "not_scrubbable", error.to_string()),
             E::NotReplicated(_) => Refusal::new(CONFLICT, "not_replicated", error.to_string()),
             E::NotOfTwo { .. } => Refusal::new(CONFLICT, "not_of_two", error.to_string()),

@@ -1,0 +1,120 @@
+//! What each node does by itself about snapshots that were deleted or not taken: it deletes what its copies
+//! have of them, and confirms that in the record.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use replica::NodeId;
+
+use super::super::Control;
+use crate::copies::{
+    NodeEntry, SNAPSHOT_CHANGES, SnapshotCopy, SnapshotEntry, SnapshotOf, SnapshotState, VolumeEntry,
+    node_key, pool_number, volume_key,
+};
+use crate::data::VolumeId;
+use crate::member::Reconciler;
+use crate::shard::{Shard, on_all_cores};
+
+/// How many snapshots are looked at in one round: the record takes a moment for each.
+const AT_ONCE: usize = 64;
+
+impl Control {
+    /// Looks after the snapshots that are being taken or deleted.
+    pub(in crate::control) async fn tidy_snapshots(self: &Rc<Control>, reconciler: &Rc<Reconciler>) {
+        let mut here: BTreeMap<VolumeId, Vec<u32>> = BTreeMap::new();
+        let changes = reconciler.list::<SnapshotEntry>(SNAPSHOT_CHANGES).into_iter();
+        for entry in changes.take(AT_ONCE) {
+            match entry.state {
+                SnapshotState::Preparing if self.is_abandoned(reconciler, &entry) => {
+                    self.undo_snapshot(entry.number).await;
+                }
+                SnapshotState::Deleting => {
+                    self.confirm_gone(&entry, |of, copy| is_gone(reconciler, of, copy)).await;
+                    for of in self.to_delete(reconciler, &entry) {
+                        here.entry(of).or_default().push(entry.number);
+                    }
+                }
+                SnapshotState::Preparing | SnapshotState::Complete => {}
+            }
+        }
+        for (id, numbers) in here {
+            let (control, reconciler) = (Rc::clone(self), Rc::clone(reconciler));
+            self.snapshots.deleting.start(id, async move {
+                control.delete_snapshots_here(&reconciler, id, &numbers).await;
+            });
+        }
+    }
+
+    /// Whether nobody takes a snapshot any more that the record has as being taken.
+    fn is_abandoned(&self, reconciler: &Reconciler, entry: &SnapshotEntry) -> bool {
+        let node = NodeId(entry.node);
+        if node == reconciler.me() {
+            return entry.incarnation != reconciler.incarnation().0
+                || !self.snapshots.taking.has(&entry.number);
+        }
+        let life = reconciler.get::<NodeEntry>(&node_key(node)).map(|(node, _)| node.incarnation);
+        life != Some(entry.incarnation) || !reconciler.hears(node)
+    }
+
+    /// The volumes of which this node's copy may have a deleted snapshot.
+    fn to_delete(&self, reconciler: &Reconciler, entry: &SnapshotEntry) -> Vec<VolumeId> {
+        if self.snapshots.marking.has(&entry.number) {
+            return Vec::new();
+        }
+        let is_here = |of: &SnapshotOf, copy: &SnapshotCopy| {
+            copy.node == reconciler.me().0 && !is_gone(reconciler, of, *copy)
+        };
+        let mine = entry.volumes.iter().filter(|of| of.copies.iter().any(|copy| is_here(of, copy)));
+        mine.filter_map(|of| VolumeId::parse(&of.id)).collect()
+    }
+
+    /// Deletes snapshots of this node's copy of a volume, and confirms that. If its copy is not open, or a
+    /// disk does not respond, that waits.
+    async fn delete_snapshots_here(&self, reconciler: &Reconciler, id: VolumeId, numbers: &[u32]) {
+        let cluster = reconciler.cluster();
+        let ids: Arc<[u64]> = numbers.iter().map(|number| pool_number(cluster, *number)).collect();
+        let deleted = on_all_cores(move || async move {
+            let Some(volume) = Shard::current().volume(id) else { return false };
+            for slice in volume.own_slices() {
+                if let Err(error) = slice.layout().delete_snapshots(&ids).await {
+                    tracing::debug!(volume = %id, %error, "snapshots could not be deleted yet");
+                    return false;
+                }
+            }
+            true
+        });
+        if !deleted.await.into_iter().all(|is_deleted| is_deleted) {
+            return;
+        }
+        let (me, volume) = (reconciler.me().0, id.to_string());
+        for number in numbers {
+            let Some((entry, _)) = super::numbered(reconciler, *number) else { continue };
+            self.confirm_gone(&entry, |of, copy| of.id == volume && copy.node == me).await;
+        }
+    }
+
+    /// Notes in the record that copies do not have a deleted snapshot. When none is left, it is forgotten.
+    async fn confirm_gone(&self, entry: &SnapshotEntry, is_gone: impl Fn(&SnapshotOf, SnapshotCopy) -> bool) {
+        if entry.without(&is_gone) == *entry {
+            return;
+        }
+        let confirmed = self.change_snapshot(entry.number, |entry| {
+            let next = entry.without(&is_gone);
+            Ok((entry.state == SnapshotState::Deleting && next != *entry).then_some(next))
+        });
+        if let Err(error) = confirmed.await {
+            tracing::debug!(snapshot = entry.name, %error, "a deleted snapshot is still in the record");
+        }
+    }
+}
+
+/// Whether a copy is no longer one of its volume: what it had goes with it.
+fn is_gone(reconciler: &Reconciler, of: &SnapshotOf, copy: SnapshotCopy) -> bool {
+    let Some(key) = VolumeId::parse(&of.id).map(volume_key) else { return true };
+    match reconciler.get::<VolumeEntry>(&key) {
+        Some((volume, _)) => !copy.is_of(&volume),
+        // An entry that cannot be read may name the copy.
+        None => reconciler.revision_of(&key).is_none(),
+    }
+}
