@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::{ByteLen, ByteOffset};
 use serde::{Deserialize, Serialize};
 use store::SnapshotInfo;
 
@@ -128,6 +129,36 @@ impl Control {
             Some(SnapshotsHere { volume: volume.to_string(), has })
         });
         Ok(here.collect())
+    }
+
+    /// Reads what this node's copy of a volume has of a snapshot, within a stripe unit.
+    ///
+    /// # Errors
+    /// The snapshot is not found, or this node's copy does not have it or cannot read it.
+    pub async fn read_snapshot(
+        &self,
+        name: &str,
+        volume: &str,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Vec<u8>> {
+        let reconciler = self.reconciler()?;
+        let (_, info) = self.volume_named(volume)?;
+        let (status, id, me) = (self.snapshot(name)?, info.id.to_string(), reconciler.me().0);
+        let lacks = || ControlError::not_found("snapshot", name);
+        // A pool is not asked for what the record does not say that it has.
+        let has = status.volumes.iter().any(|of| of.id == id && of.copies.contains(&(me, true)));
+        if !has || status.entry.state != SnapshotState::Complete {
+            return Err(lacks());
+        }
+        let (slice, at) = info.stripe.locate(offset);
+        let snapshot = pool_number(reconciler.cluster(), status.entry.number);
+        let volume = Shard::current().volume(info.id).ok_or_else(lacks)?;
+        let read = volume.on_owner(slice, move |slice| async move {
+            let read = slice.layout().read_snapshot(snapshot, at, len).await;
+            Ok(read.ok().map(|data| data.contiguous().to_vec()))
+        });
+        read.await.ok().flatten().ok_or_else(lacks)
     }
 
     /// Deletes a snapshot. Its copies free its space in the background, those of nodes that are down when
@@ -263,7 +294,11 @@ fn numbered(reconciler: &Reconciler, number: u32) -> Option<(SnapshotEntry, clus
 fn named(reconciler: &Reconciler, name: &str) -> Result<SnapshotEntry> {
     let found = match name.parse() {
         Ok(number) => numbered(reconciler, number).map(|(entry, _)| entry),
-        Err(_) => all(reconciler).into_iter().find(|entry| entry.name == name),
+        // The name of one that is being deleted may have been given to another one.
+        Err(_) => {
+            let found = all(reconciler).into_iter().filter(|entry| entry.name == name);
+            found.min_by_key(|entry| entry.state == SnapshotState::Deleting)
+        }
     };
     found.ok_or_else(|| ControlError::not_found("snapshot", name))
 }

@@ -2,6 +2,7 @@
 //!
 //! The steps, and why they make one instant of it: `docs/why/snapshots.md`, *Taking one*.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,11 +56,9 @@ pub(super) struct Hold {
     began: Instant,
     /// Everything is held that was requested.
     is_complete: bool,
-    #[expect(dead_code, reason = "they are held, not read")]
-    ranges: Vec<(u16, TakenRange)>,
+    _ranges: Vec<(u16, TakenRange)>,
     /// The volumes are not closed meanwhile.
-    #[expect(dead_code, reason = "they are held, not read")]
-    units: Vec<Rc<Unit>>,
+    _units: Vec<Rc<Unit>>,
 }
 
 /// What has been taken.
@@ -93,7 +92,8 @@ impl Control {
             let reconciler = control.reconciler()?;
             let (entry, _taking) = control.reserve_snapshot(&reconciler, &name, &ids).await?;
             changing.waits_for(WaitsFor::Nodes(entry.nodes().into_iter().map(|node| node.0).collect()));
-            let taken = control.take_snapshot(&reconciler, &entry).await;
+            let is_marked = Cell::new(false);
+            let taken = control.take_snapshot(&reconciler, &entry, &is_marked).await;
             changing.waits_for(WaitsFor::ClusterRecord);
             let completed = match taken {
                 Ok(taken) => complete(&reconciler, &entry, taken).await,
@@ -101,7 +101,11 @@ impl Control {
             };
             let Err(error) = completed else { return Ok(entry.number) };
             // If the record did not answer, it may have been completed all the same.
-            if control.undo_snapshot(entry.number).await { Ok(entry.number) } else { Err(error) }
+            if control.undo_snapshot(entry.number, is_marked.get()).await {
+                Ok(entry.number)
+            } else {
+                Err(error)
+            }
         });
         let number = number.await?;
         self.snapshot(&number.to_string())
@@ -162,11 +166,13 @@ impl Control {
         }
     }
 
-    /// Takes the snapshot on all copies, while no command of a host is under way on any of them.
+    /// Takes the snapshot on all copies, while no command of a host is under way on any of them. Before the
+    /// first copy is asked to take it, sets `is_marked`.
     async fn take_snapshot(
         self: &Rc<Control>,
         reconciler: &Rc<Reconciler>,
         entry: &SnapshotEntry,
+        is_marked: &Cell<bool>,
     ) -> Result<Taken> {
         let number = entry.number;
         let ask = |node, step, deadline| ask_step(reconciler, node, number, step, deadline);
@@ -177,7 +183,8 @@ impl Control {
         }
         let holders = holders(reconciler, entry)?;
         let until = rt::now() + HOLD_MAX;
-        let marked = rt::timeout_at(until, hold_and_mark(reconciler, entry, &holders, until)).await;
+        let marked =
+            rt::timeout_at(until, hold_and_mark(reconciler, entry, &holders, (until, is_marked))).await;
         // In any case, and before anything else: hosts wait.
         let release = holders.keys().map(|node| ask(*node, SnapshotStep::Release, RELEASE_DEADLINE));
         let released = rt::join_all(release).await;
@@ -192,11 +199,12 @@ impl Control {
         Ok(Taken { held, pause_us: longest })
     }
 
-    /// Lets a snapshot that is being taken not exist: the copies that have it delete it. Returns whether it
-    /// has been completed all the same.
-    pub(super) async fn undo_snapshot(&self, number: u32) -> bool {
+    /// Lets a snapshot that is being taken not exist. Its copies delete it if they may have been asked to take
+    /// it (`is_marked`). Returns whether it has been completed all the same.
+    pub(super) async fn undo_snapshot(&self, number: u32, is_marked: bool) -> bool {
         let undone = self.change_snapshot(number, |entry| {
-            let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
+            let mut next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
+            next.volumes.retain(|_| is_marked);
             Ok((entry.state == SnapshotState::Preparing).then_some(next))
         });
         match undone.await {
@@ -256,7 +264,7 @@ impl Control {
             of.map_or(id, |of| &of.name).clone()
         };
         let began = rt::now();
-        let hold = Hold { began, is_complete: false, ranges: Vec::new(), units: Vec::new() };
+        let hold = Hold { began, is_complete: false, _ranges: Vec::new(), _units: Vec::new() };
         self.snapshots.held.borrow_mut().insert(number, hold);
         let control = Rc::clone(self);
         rt::spawn(async move {
@@ -276,7 +284,7 @@ impl Control {
         }
         // It may have been released meanwhile.
         match self.snapshots.held.borrow_mut().get_mut(&number) {
-            Some(hold) => *hold = Hold { began, is_complete: true, ranges, units },
+            Some(hold) => *hold = Hold { began, is_complete: true, _ranges: ranges, _units: units },
             None => return Err(too_slow()),
         }
         Ok(SnapshotAnswer::Held(volumes))
@@ -358,7 +366,8 @@ fn new_entry(
     ids: &BTreeSet<VolumeId>,
 ) -> Result<SnapshotEntry> {
     let known = all(reconciler);
-    if known.iter().any(|entry| entry.name == name) {
+    let is_there = |entry: &&SnapshotEntry| entry.state != SnapshotState::Deleting;
+    if known.iter().filter(is_there).any(|entry| entry.name == name) {
         return Err(ControlError::Exists { kind: "snapshot", name: name.to_owned() });
     }
     if known.len() >= SNAPSHOTS_MAX {
@@ -412,7 +421,7 @@ async fn hold_and_mark(
     reconciler: &Rc<Reconciler>,
     entry: &SnapshotEntry,
     holders: &BTreeMap<NodeId, Vec<String>>,
-    until: Instant,
+    (until, is_marked): (Instant, &Cell<bool>),
 ) -> Result<Vec<HeldVolume>> {
     let ask = |node, step| ask_step(reconciler, node, entry.number, step, until.since(rt::now()));
     let hold = holders.iter().map(|(node, ids)| ask(*node, SnapshotStep::Hold { ids: ids.clone() }));
@@ -434,6 +443,7 @@ async fn hold_and_mark(
             marks.entry(NodeId(*node)).or_default().push((of.id.clone(), held.epoch));
         }
     }
+    is_marked.set(true);
     let mark = marks.into_iter().map(|(node, volumes)| ask(node, SnapshotStep::Mark { volumes }));
     for marked in rt::join_all(mark).await {
         marked?;

@@ -27,7 +27,7 @@ impl Control {
         for entry in changes.take(AT_ONCE) {
             match entry.state {
                 SnapshotState::Preparing if self.is_abandoned(reconciler, &entry) => {
-                    self.undo_snapshot(entry.number).await;
+                    self.undo_snapshot(entry.number, true).await;
                 }
                 SnapshotState::Deleting => {
                     self.confirm_gone(&entry, |of, copy| is_gone(reconciler, of, copy)).await;
