@@ -44,6 +44,8 @@ pub(in crate::control) struct Snapshots {
     marking: UnderWay<u32>,
     /// Volumes of which copies here delete snapshots.
     deleting: UnderWay<VolumeId>,
+    /// A look at those that are being taken or deleted.
+    tidying: UnderWay<()>,
     /// What is held for snapshots, by their numbers.
     held: RefCell<BTreeMap<u32, Hold>>,
 }

@@ -95,7 +95,7 @@ impl Control {
                 });
             }
             forget_deleted(&reconciler).await;
-            self.tidy_snapshots(&reconciler).await;
+            self.tidy_snapshots(&reconciler);
         }
     }
 

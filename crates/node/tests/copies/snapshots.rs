@@ -106,41 +106,41 @@ async fn write_in_turn(portals: Vec<SocketAddr>, stops: Rc<Cell<bool>>, written:
     }
 }
 
+/// Takes snapshots of two volumes while a host writes to them in turn.
+pub fn one_instant(seed: u64) {
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.add_other_volume();
+    let (stops, written) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    let (portals, client) = (cluster.portals(), cluster.client("host"));
+    let (stops_too, written_too) = (Rc::clone(&stops), Rc::clone(&written));
+    let host =
+        cluster.world.spawn_on(client, CoreId(0), move || write_in_turn(portals, stops_too, written_too));
+    cluster.world.run_for(Duration::from_secs(1));
+    let mut rng = Rng::new(seed);
+    let names: Vec<String> = (0..6).map(|number| format!("s{number}")).collect();
+    let mut since = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        cluster.world.run_for(Duration::from_micros(rng.below(20_000)));
+        since.push(written.get());
+        cluster.take(number % 2, &[NAME, OTHER], name).unwrap();
+    }
+    cluster.world.run_for(Duration::from_millis(100));
+    stops.set(true);
+    cluster.world.wait_for(host).unwrap();
+    for (name, since) in names.iter().zip(since) {
+        let on_first = [NAME, OTHER].map(|volume| cluster.snapshot_block(0, name, volume));
+        let on_second = [NAME, OTHER].map(|volume| cluster.snapshot_block(1, name, volume));
+        assert_eq!(on_first, on_second, "{name}: the copies differ");
+        let [first, then] = on_first;
+        assert!(first == then || first == then + 1, "{name}: {first} and {then} were never there together");
+        assert!(then >= since, "{name}: {since} had been acknowledged before, {then} is there");
+    }
+}
+
 #[test]
 fn a_set_of_volumes_is_one_instant_on_all_copies_while_a_host_writes() {
-    each_seed(6, |seed| {
-        let cluster = Cluster::new(seed, 2, 2);
-        cluster.add_volume(VolumeKind::Log, 2);
-        cluster.add_other_volume();
-        let (stops, written) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
-        let (portals, client) = (cluster.portals(), cluster.client("host"));
-        let (stops_too, written_too) = (Rc::clone(&stops), Rc::clone(&written));
-        let host =
-            cluster.world.spawn_on(client, CoreId(0), move || write_in_turn(portals, stops_too, written_too));
-        cluster.world.run_for(Duration::from_secs(1));
-        let mut rng = Rng::new(seed);
-        let names: Vec<String> = (0..6).map(|number| format!("s{number}")).collect();
-        let mut since = Vec::new();
-        for (number, name) in names.iter().enumerate() {
-            cluster.world.run_for(Duration::from_micros(rng.below(20_000)));
-            since.push(written.get());
-            cluster.take(number % 2, &[NAME, OTHER], name).unwrap();
-        }
-        cluster.world.run_for(Duration::from_millis(100));
-        stops.set(true);
-        cluster.world.wait_for(host).unwrap();
-        for (name, since) in names.iter().zip(since) {
-            let on_first = [NAME, OTHER].map(|volume| cluster.snapshot_block(0, name, volume));
-            let on_second = [NAME, OTHER].map(|volume| cluster.snapshot_block(1, name, volume));
-            assert_eq!(on_first, on_second, "{name}: the copies differ");
-            let [first, then] = on_first;
-            assert!(
-                first == then || first == then + 1,
-                "{name}: {first} and {then} were never there together"
-            );
-            assert!(then >= since, "{name}: {since} had been acknowledged before, {then} is there");
-        }
-    });
+    each_seed(6, one_instant);
 }
 
 /// Takes a snapshot, and crashes a node at some moment: afterwards all copies have it, or none.

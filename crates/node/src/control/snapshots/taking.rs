@@ -22,6 +22,7 @@ use super::super::{Control, ControlError, Result};
 use super::{SnapshotStatus, all, numbered};
 use crate::attach::access::VolumeName;
 use crate::attach::unit::Unit;
+use crate::canary::{Canary, makes};
 use crate::copies::{
     Answer, Ask, HeldVolume, LAST_SNAPSHOT, Refused, SNAPSHOT_VOLUMES_MAX, SNAPSHOTS_MAX, SnapshotAnswer,
     SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep, StandingEntry,
@@ -516,7 +517,7 @@ async fn hold_volume(
 ) -> Result<(HeldVolume, Vec<(u16, TakenRange)>, Rc<Unit>), SnapshotObstacle> {
     let unit = VolumeId::parse(id).and_then(|id| Shard::current().unit(id));
     let unit = unit.ok_or(SnapshotObstacle::NotServed)?;
-    let ranges = unit.volume().take_all().await.map_err(|_| SnapshotObstacle::NotServed)?;
+    let mut ranges = unit.volume().take_all().await.map_err(|_| SnapshotObstacle::NotServed)?;
     let mut found: Option<Option<Config>> = None;
     for (slice, _) in &ranges {
         let config = unit.volume().on_owner(*slice, |slice| async move { Ok(settled_config(&slice).await) });
@@ -526,6 +527,9 @@ async fn hold_volume(
             return Err(SnapshotObstacle::Changed);
         }
         found = Some(config);
+    }
+    if makes(Canary::SnapshotUnheld) {
+        ranges.clear();
     }
     let Some(config) = found.flatten() else {
         let held = HeldVolume { id: id.to_owned(), epoch: None, nodes: vec![me.0] };

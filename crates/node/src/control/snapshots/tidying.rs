@@ -20,11 +20,23 @@ use crate::shard::{Shard, on_all_cores};
 const AT_ONCE: usize = 64;
 
 impl Control {
-    /// Looks after the snapshots that are being taken or deleted.
-    pub(in crate::control) async fn tidy_snapshots(self: &Rc<Control>, reconciler: &Rc<Reconciler>) {
+    /// Looks after the snapshots that are being taken or deleted, in a task of its own: the record may not
+    /// respond.
+    pub(in crate::control) fn tidy_snapshots(self: &Rc<Control>, reconciler: &Rc<Reconciler>) {
+        let mut changes: Vec<SnapshotEntry> = reconciler.list(SNAPSHOT_CHANGES);
+        if changes.is_empty() {
+            return;
+        }
+        changes.truncate(AT_ONCE);
+        let (control, reconciler) = (Rc::clone(self), Rc::clone(reconciler));
+        self.snapshots.tidying.start((), async move {
+            control.tidy_all(&reconciler, changes).await;
+        });
+    }
+
+    async fn tidy_all(self: &Rc<Control>, reconciler: &Rc<Reconciler>, changes: Vec<SnapshotEntry>) {
         let mut here: BTreeMap<VolumeId, Vec<u32>> = BTreeMap::new();
-        let changes = reconciler.list::<SnapshotEntry>(SNAPSHOT_CHANGES).into_iter();
-        for entry in changes.take(AT_ONCE) {
+        for entry in changes {
             match entry.state {
                 SnapshotState::Preparing if self.is_abandoned(reconciler, &entry) => {
                     self.undo_snapshot(entry.number, true).await;
