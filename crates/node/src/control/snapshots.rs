@@ -6,7 +6,7 @@
 mod taking;
 mod tidying;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -46,6 +46,8 @@ pub(in crate::control) struct Snapshots {
     deleting: UnderWay<VolumeId>,
     /// A look at those that are being taken or deleted.
     tidying: UnderWay<()>,
+    /// Snapshots that have come here with a pool are in the record. It says so again when a pool comes.
+    all_adopted: Cell<bool>,
     /// What is held for snapshots, by their numbers.
     held: RefCell<BTreeMap<u32, Hold>>,
 }

@@ -129,6 +129,19 @@ impl SnapshotEntry {
         next
     }
 
+    /// This entry with a copy that is the volume's only one, if it exists and none of its copies is there any
+    /// more.
+    ///
+    /// Whatever pool has the number of a snapshot that exists has that snapshot: the number is not used again,
+    /// and all copies that were asked for it were held.
+    pub fn adopted(&self, volume: &VolumeEntry, copy: SnapshotCopy) -> Option<SnapshotEntry> {
+        let is_lost = |of: &SnapshotOf| of.id == volume.id && !of.copies.iter().any(|it| it.is_of(volume));
+        let mut next = self.clone();
+        let mut lost = next.volumes.iter_mut().filter(|of| is_lost(of));
+        lost.next().filter(|_| self.state == SnapshotState::Complete)?.copies = vec![copy];
+        Some(next)
+    }
+
     /// Whether the copy on a node is the only one that has it of a volume, among those that stay.
     pub fn is_only_on(&self, node: u16, volume: &VolumeEntry) -> bool {
         let Some(of) = self.of(&volume.id).filter(|_| self.state != SnapshotState::Deleting) else {
@@ -285,6 +298,19 @@ mod tests {
         assert!(both.is_only_on(2, &volume));
         volume.copies.remove(0);
         assert!(both.is_only_on(2, &volume), "it has been removed");
+    }
+
+    #[test]
+    fn a_pool_that_moves_to_another_node_takes_its_snapshots_with_it() {
+        let volume = VolumeEntry::with_copies(&[(2, StandingEntry::InSync)]);
+        let mine = SnapshotCopy { node: 2, made: 1 };
+        let moved =
+            snapshot(SnapshotState::Complete, vec![of("other", &[(1, 1)]), of(&volume.id, &[(1, 1)])]);
+        let adopted = moved.adopted(&volume, mine).expect("no copy has it");
+        assert_eq!(adopted.volumes, [of("other", &[(1, 1)]), of(&volume.id, &[(2, 1)])]);
+        assert_eq!(adopted.adopted(&volume, mine), None, "a copy has it");
+        let deleted = SnapshotEntry { state: SnapshotState::Deleting, ..moved };
+        assert_eq!(deleted.adopted(&volume, mine), None);
     }
 
     #[test]

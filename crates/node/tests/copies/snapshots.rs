@@ -256,6 +256,34 @@ fn what_cannot_have_snapshots_is_refused_and_what_has_some_stays() {
     assert!(cluster.snapshots(1).is_empty());
 }
 
+#[test]
+fn snapshots_move_with_the_pool_of_a_sole_copy() {
+    let cluster = Cluster::new(1, 2, 1);
+    cluster.control(0, |control| async move {
+        let new = new_volume(POOL, Shape { kind: VolumeKind::Log, ..Shape::thick() });
+        let copies = Some(Placement::Count(1));
+        control.create_volume(node::control::NewVolume { copies, ..new }).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(3));
+    assert_eq!(has(&cluster.take(1, &[NAME], "first").unwrap()), [true]);
+    cluster.control(0, |control| async move { control.export_pool(POOL).await.unwrap() });
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.snapshots(1).len(), 1, "its pool is elsewhere");
+    let (image, moved) = (cluster.image(0), "/dev/moved");
+    cluster.world.put_disk(cluster.servers[1], moved, image);
+    cluster.control(1, move |control| async move {
+        let (paths, name) = (vec![moved.into()], Some("moved".into()));
+        control.import_pool(node::control::ImportSpec { paths, name, force: false }).await.map(drop).unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(5));
+    let status = cluster.control(0, |control| async move { control.snapshot("first").unwrap() });
+    assert_eq!(status.volumes[0].copies, [(2, true)]);
+    assert_eq!(cluster.snapshot_block(1, "first", NAME), 0);
+    cluster.delete_snapshot(0, "first").unwrap();
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!((cluster.snapshots_in_pool(1), cluster.snapshots(0)), (0, vec![]));
+}
+
 /// A disk that is slow makes hosts wait, but not for longer than the limit.
 #[test]
 fn a_snapshot_that_would_hold_hosts_for_too_long_is_not_taken() {

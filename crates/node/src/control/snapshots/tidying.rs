@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use replica::NodeId;
 
-use super::super::Control;
+use super::super::{Control, ControlError, Result};
+use super::{SnapshotHere, SnapshotsHere};
 use crate::copies::{
     NodeEntry, SNAPSHOT_CHANGES, SnapshotCopy, SnapshotEntry, SnapshotOf, SnapshotState, VolumeEntry,
     node_key, pool_number, volume_key,
@@ -24,14 +25,50 @@ impl Control {
     /// respond.
     pub(in crate::control) fn tidy_snapshots(self: &Rc<Control>, reconciler: &Rc<Reconciler>) {
         let mut changes: Vec<SnapshotEntry> = reconciler.list(SNAPSHOT_CHANGES);
-        if changes.is_empty() {
+        let adopts = !self.snapshots.all_adopted.get() && self.all_pools_are_open();
+        if changes.is_empty() && !adopts {
             return;
         }
         changes.truncate(AT_ONCE);
         let (control, reconciler) = (Rc::clone(self), Rc::clone(reconciler));
         self.snapshots.tidying.start((), async move {
             control.tidy_all(&reconciler, changes).await;
+            if adopts && let Err(error) = control.adopt_snapshots(&reconciler).await {
+                tracing::debug!(%error, "snapshots in pools are not compared with the record yet");
+            }
         });
+    }
+
+    /// A volume has come to this node with its pool, and perhaps its snapshots have.
+    pub(in crate::control) fn adopt_snapshots_soon(&self) {
+        self.snapshots.all_adopted.set(false);
+    }
+
+    /// Writes to the record that sole copies here have snapshots that no other copy has: they have come with
+    /// their pools from another node.
+    async fn adopt_snapshots(&self, reconciler: &Reconciler) -> Result<()> {
+        let (here, me) = (self.snapshots_here().await?, reconciler.me());
+        let is_known = |id: &VolumeId| here.iter().any(|of| of.volume == id.to_string());
+        let are_all_known = reconciler.sole_here().iter().all(is_known);
+        for SnapshotsHere { volume, has } in here {
+            let Some(key) = VolumeId::parse(&volume).map(volume_key).filter(|_| !has.is_empty()) else {
+                continue;
+            };
+            let entry = reconciler.get::<VolumeEntry>(&key).filter(|(entry, _)| entry.sole);
+            let Some((entry, _)) = entry else { continue };
+            let Some((_, copy)) = entry.copy_on(me) else { continue };
+            let mine = SnapshotCopy { node: me.0, made: copy.made };
+            for SnapshotHere { number, .. } in has {
+                let adopted = self.change_snapshot(number, |snapshot| Ok(snapshot.adopted(&entry, mine)));
+                match adopted.await {
+                    // It was deleted while the pool was elsewhere.
+                    Ok(_) | Err(ControlError::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        self.snapshots.all_adopted.set(are_all_known);
+        Ok(())
     }
 
     async fn tidy_all(self: &Rc<Control>, reconciler: &Rc<Reconciler>, changes: Vec<SnapshotEntry>) {
