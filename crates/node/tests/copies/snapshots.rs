@@ -4,7 +4,10 @@ use super::*;
 
 use base::{ByteLen, ByteOffset};
 use node::control::{ControlError, SnapshotSpec, SnapshotStatus};
-use node::copies::SnapshotState;
+use node::copies::{
+    Refused, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep,
+};
+use node::member::{ClusterError, Reconciler, json};
 use rt::sim::DiskLatency;
 
 const NAME: &str = Shape::thick().name;
@@ -180,6 +183,50 @@ fn crash_while_taking(seed: u64) {
 #[test]
 fn a_crash_while_it_is_taken_leaves_a_snapshot_everywhere_or_nowhere() {
     each_seed(24, crash_while_taking);
+}
+
+/// The node that coordinates has written the entry, and is gone: the snapshot is undone.
+#[test]
+fn a_copy_takes_no_snapshot_in_another_epoch_and_none_that_was_undone() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    let volume = cluster.shown(0).unwrap().entry;
+    let copies = volume.copies.iter().map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect();
+    let of = SnapshotOf { id: volume.id.clone(), name: volume.name.clone(), size: volume.size, copies };
+    let entry = SnapshotEntry {
+        number: 1,
+        name: "first".into(),
+        at: 0,
+        node: 1,
+        incarnation: 0,
+        state: SnapshotState::Preparing,
+        volumes: vec![of],
+        pause_us: 0,
+        held: false,
+    };
+    cluster.control(0, move |control| async move {
+        let transaction = Reconciler::transaction().put(&entry.key(), json(&entry));
+        control.reconciler().unwrap().commit(transaction).await.unwrap();
+    });
+    let mark = |epoch: u64| {
+        let volumes = vec![(volume.id.clone(), Some(epoch))];
+        cluster.control(0, move |control| async move {
+            let reconciler = control.reconciler().unwrap();
+            let ask = Ask::Snapshot { number: 1, step: SnapshotStep::Mark { volumes } };
+            reconciler.ask(reconciler.me(), ask).await.map(drop)
+        })
+    };
+    let refused = mark(volume.epoch + 1);
+    let Err(ClusterError::Refused { reason: Refused::NoSnapshot { obstacle, .. }, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!((obstacle, cluster.snapshots_in_pool(0)), (SnapshotObstacle::Changed, 0));
+    mark(volume.epoch).unwrap();
+    assert_eq!(cluster.snapshots_in_pool(0), 1);
+    cluster.world.run_for(Duration::from_secs(10));
+    assert_eq!((cluster.snapshots(1), cluster.snapshots_in_pool(0)), (vec![], 0));
+    assert!(mark(volume.epoch).is_err(), "that question was late");
+    assert_eq!(cluster.snapshots_in_pool(0), 0);
 }
 
 #[test]
