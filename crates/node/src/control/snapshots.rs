@@ -151,9 +151,12 @@ impl Control {
         let (status, id, me) = (self.snapshot(name)?, info.id.to_string(), reconciler.me().0);
         let lacks = || ControlError::not_found("snapshot", name);
         // A pool is not asked for what the record does not say that it has.
-        let has = status.volumes.iter().any(|of| of.id == id && of.copies.contains(&(me, true)));
-        if !has || status.entry.state != SnapshotState::Complete {
-            return Err(lacks());
+        let of = status.volumes.iter().find(|of| of.id == id && of.copies.contains(&(me, true)));
+        let of = of.filter(|_| status.entry.state == SnapshotState::Complete).ok_or_else(lacks)?;
+        let unit = info.stripe.unit().0;
+        if offset.0 % unit + len.0 > unit || offset.0 + len.0 > of.size {
+            let reason = "the range does not lie in one stripe unit of the volume";
+            return Err(ControlError::Invalid { field: "offset", reason });
         }
         let (slice, at) = info.stripe.locate(offset);
         let snapshot = pool_number(reconciler.cluster(), status.entry.number);
@@ -344,7 +347,7 @@ async fn snapshots_of_core() -> Vec<(VolumeId, Option<Vec<SnapshotInfo>>)> {
     });
     let found = slices.map(|(id, slice)| async move {
         let found = rt::timeout(KNOWN_WITHIN, slice.layout().snapshots()).await;
-        (id, found.ok().and_then(Result::ok))
+        (id, found.ok().and_then(|found| found.ok()))
     });
     rt::join_all(found).await
 }
