@@ -132,8 +132,8 @@ impl SnapshotEntry {
     /// This entry with a copy that is the volume's only one, if it exists and none of its copies is there any
     /// more.
     ///
-    /// Whatever pool has the number of a snapshot that exists has that snapshot: the number is not used again,
-    /// and all copies that were asked for it were held.
+    /// Whatever pool has the number of a snapshot that exists has that snapshot: the number is not used
+    /// again, and all copies that were asked for it were held.
     pub fn adopted(&self, volume: &VolumeEntry, copy: SnapshotCopy) -> Option<SnapshotEntry> {
         let is_lost = |of: &SnapshotOf| of.id == volume.id && !of.copies.iter().any(|it| it.is_of(volume));
         let mut next = self.clone();

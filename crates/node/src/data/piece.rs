@@ -91,8 +91,11 @@ impl Volume {
             .await
     }
 
-    /// Takes all of the volume on all nodes that have a copy of it, slice by slice in their order, as commands
-    /// do. Slices without bytes are left out.
+    /// Takes all of the volume on all nodes that have a copy of it, slice by slice in their order, as
+    /// commands do. Slices without bytes are left out.
+    ///
+    /// # Errors
+    /// As for [`Slice::take`].
     pub async fn take_all(&self) -> Result<Vec<(u16, TakenRange)>, SliceError> {
         let size = self.blocks() * self.block_size;
         let mut taken = Vec::new();

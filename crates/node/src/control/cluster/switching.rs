@@ -56,8 +56,8 @@ impl Control {
     ///
     /// # Errors
     /// The node cannot leave its cluster for that one: [`EnterError::Already`], [`EnterError::NotAlone`],
-    /// [`EnterError::NotInPool`], [`EnterError::HasSnapshots`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`],
-    /// [`ControlError::ClusterFailed`].
+    /// [`EnterError::NotInPool`], [`EnterError::HasSnapshots`], [`ControlError::LifeUnknown`],
+    /// [`ControlError::EntryUnreadable`], [`ControlError::ClusterFailed`].
     pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Reconciler>>> {
         let place = self.own_place()?;
         if self.has_lost_files() && self.reconciler().is_err() && place.cluster == cluster {

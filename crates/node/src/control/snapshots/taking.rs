@@ -200,8 +200,8 @@ impl Control {
         Ok(Taken { held, pause_us: longest })
     }
 
-    /// Lets a snapshot that is being taken not exist. Its copies delete it if they may have been asked to take
-    /// it (`is_marked`). Returns whether it has been completed all the same.
+    /// Lets a snapshot that is being taken not exist. Its copies delete it if they may have been asked to
+    /// take it (`is_marked`). Returns whether it has been completed all the same.
     pub(super) async fn undo_snapshot(&self, number: u32, is_marked: bool) -> bool {
         let undone = self.change_snapshot(number, |entry| {
             let mut next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
@@ -544,8 +544,8 @@ async fn hold_volume(
     Ok((held, ranges, unit))
 }
 
-/// The configuration in which the copy of a slice is in sync and has nothing to finish; `Some(None)`: no other
-/// node has a copy.
+/// The configuration in which the copy of a slice is in sync and has nothing to finish; `Some(None)`: no
+/// other node has a copy.
 async fn settled_config(slice: &Slice) -> Option<Option<Config>> {
     let Some(copy) = slice.copy() else { return Some(None) };
     if !copy.settled().await {
