@@ -88,6 +88,8 @@ pub struct SnapshotsHere {
 pub struct SnapshotHere {
     /// The snapshot's number.
     pub number: u32,
+    /// Its time, as in the record's entry. A record that was set back may give a number again.
+    pub at: u64,
     /// How many bytes of the pool its deletion frees, at most.
     pub frees: u64,
     /// Whether it frees exactly that.
@@ -360,13 +362,14 @@ fn numbers(list: &[SnapshotInfo], base: u64) -> impl Iterator<Item = u32> {
 
 /// What all slices of a copy have of a snapshot together; `None`: one of them does not have it.
 fn sum(slices: &[Vec<SnapshotInfo>], id: u64, number: u32) -> Option<SnapshotHere> {
+    let at = slices.first()?.iter().find(|info| info.id == id)?.time;
     let (mut frees, mut is_exact) = (0, true);
     for slice in slices {
-        let info = slice.iter().find(|info| info.id == id)?;
+        let info = slice.iter().find(|info| info.id == id && info.time == at)?;
         frees += info.frees.0;
         is_exact &= info.is_exact;
     }
-    Some(SnapshotHere { number, frees, is_exact })
+    Some(SnapshotHere { number, at, frees, is_exact })
 }
 
 #[cfg(test)]
@@ -392,7 +395,7 @@ mod tests {
             "the last one is another cluster's"
         );
         assert_eq!(sum(&slices, base + 3, 3), None);
-        let both = SnapshotHere { number: 4, frees: 57, is_exact: false };
+        let both = SnapshotHere { number: 4, at: 0, frees: 57, is_exact: false };
         assert_eq!(sum(&slices, base + 4, 4), Some(both));
     }
 }

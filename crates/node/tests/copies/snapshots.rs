@@ -146,6 +146,55 @@ fn a_set_of_volumes_is_one_instant_on_all_copies_while_a_host_writes() {
     each_seed(6, one_instant);
 }
 
+/// The same with volumes that have their only copies on different nodes.
+#[test]
+fn a_set_of_volumes_on_different_nodes_is_one_instant() {
+    async fn session(portal: SocketAddr, lun: Lun) -> Session {
+        let session = Session::connect(portal, TARGET, &named("host")).await.unwrap();
+        session.make_ready(lun).await.unwrap();
+        session
+    }
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        for (index, name) in [NAME, OTHER].into_iter().enumerate() {
+            cluster.control(index, move |control| async move {
+                let shape = Shape { name, kind: VolumeKind::Log, ..Shape::thick() };
+                let copies = Some(Placement::Nodes(vec![index as u16 + 1]));
+                let new = node::control::NewVolume { copies, ..new_volume(POOL, shape) };
+                control.create_volume(new).await.unwrap();
+                map(&control, name, index as u16).await.unwrap();
+            });
+        }
+        cluster.world.run_for(Duration::from_secs(3));
+        let (stops, client) = (Rc::new(Cell::new(false)), cluster.client("host"));
+        let (portals, stops_too) = (cluster.portals(), Rc::clone(&stops));
+        let host = cluster.world.spawn_on(client, CoreId(0), move || async move {
+            let sessions = [session(portals[0], LUN).await, session(portals[1], OTHER_LUN).await];
+            let mut number = 0;
+            while !stops_too.get() {
+                number += 1;
+                for (session, lun) in sessions.iter().zip([LUN, OTHER_LUN]) {
+                    attended(async || session.write(lun, Lba(0), block(number), SIZE).await).await.unwrap();
+                }
+            }
+        });
+        cluster.world.run_for(Duration::from_secs(1));
+        let mut rng = Rng::new(seed);
+        let names: Vec<String> = (0..6).map(|number| format!("s{number}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            cluster.world.run_for(Duration::from_micros(rng.below(20_000)));
+            cluster.take(number % 2, &[NAME, OTHER], name).unwrap();
+        }
+        stops.set(true);
+        cluster.world.wait_for(host).unwrap();
+        for name in &names {
+            let (first, then) =
+                (cluster.snapshot_block(0, name, NAME), cluster.snapshot_block(1, name, OTHER));
+            assert!(then > 0 && (first == then || first == then + 1), "{name}: {first} and {then}");
+        }
+    });
+}
+
 /// Takes a snapshot, and crashes a node at some moment: afterwards all copies have it, or none.
 fn crash_while_taking(seed: u64) {
     let mut rng = Rng::new(seed);

@@ -212,9 +212,10 @@ impl Reports {
         (Reports { has, names: control.node_names() }, missing)
     }
 
-    fn copy(&self, number: u32, volume: &str, node: u16, has: bool) -> SnapshotCopy {
+    fn copy(&self, (number, at): (u32, u64), volume: &str, node: u16, has: bool) -> SnapshotCopy {
         let reported = self.has.get(&(node, volume.to_owned()));
-        let found = reported.and_then(|all| all.iter().find(|here| here.number == number)).copied();
+        let found =
+            reported.and_then(|all| all.iter().find(|here| (here.number, here.at) == (number, at))).copied();
         let state = match (has, reported, found) {
             (false, _, _) => SnapshotCopyState::Absent,
             (true, None, _) => SnapshotCopyState::Unknown,
@@ -240,7 +241,11 @@ fn shown(status: SnapshotStatus, reports: &Reports) -> Snapshot {
         copies::SnapshotState::Deleting => SnapshotState::Deleting,
     };
     let volumes = volumes.into_iter().map(|of| SnapshotVolume {
-        copies: of.copies.iter().map(|(node, has)| reports.copy(entry.number, &of.id, *node, *has)).collect(),
+        copies: of
+            .copies
+            .iter()
+            .map(|(node, has)| reports.copy((entry.number, entry.at), &of.id, *node, *has))
+            .collect(),
         volume: of.name,
         volume_id: of.id,
         size: of.size,
@@ -262,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_copy_has_what_the_record_says_and_its_node_reports() {
-        let here = |number| SnapshotHere { number, frees: 4096, is_exact: true };
+        let here = |number| SnapshotHere { number, at: 100, frees: 4096, is_exact: true };
         let reports = Reports {
             has: BTreeMap::from([
                 ((1, "db".to_owned()), vec![here(7), here(8)]),
@@ -270,12 +275,13 @@ mod tests {
             ]),
             names: BTreeMap::from([(1, "san1".to_owned())]),
         };
-        let copy = |node, has| reports.copy(7, "db", node, has);
+        let copy = |node, has| reports.copy((7, 100), "db", node, has);
         let present = copy(1, true);
         assert_eq!((present.state, present.frees), (SnapshotCopyState::Present, Some(4096)));
         assert_eq!((present.node_name.as_str(), present.frees_is_exact), ("san1", true));
         assert_eq!(copy(2, true).state, SnapshotCopyState::Missing);
         assert_eq!(copy(3, true).state, SnapshotCopyState::Unknown);
+        assert_eq!(reports.copy((7, 101), "db", 1, true).state, SnapshotCopyState::Missing, "another one");
         // What a pool has is not believed if the record does not say so.
         let absent = copy(1, false);
         assert_eq!((absent.state, absent.frees), (SnapshotCopyState::Absent, None));

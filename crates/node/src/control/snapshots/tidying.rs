@@ -58,8 +58,10 @@ impl Control {
             let Some((entry, _)) = entry else { continue };
             let Some((_, copy)) = entry.copy_on(me) else { continue };
             let mine = SnapshotCopy { node: me.0, made: copy.made };
-            for SnapshotHere { number, .. } in has {
-                let adopted = self.change_snapshot(number, |snapshot| Ok(snapshot.adopted(&entry, mine)));
+            for SnapshotHere { number, at, .. } in has {
+                let adopted = self.change_snapshot(number, |snapshot| {
+                    Ok(snapshot.adopted(&entry, mine).filter(|_| snapshot.at == at))
+                });
                 match adopted.await {
                     // It was deleted while the pool was elsewhere.
                     Ok(_) | Err(ControlError::NotFound { .. }) => {}
