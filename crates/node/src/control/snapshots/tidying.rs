@@ -33,8 +33,14 @@ impl Control {
         let (control, reconciler) = (Rc::clone(self), Rc::clone(reconciler));
         self.snapshots.tidying.start((), async move {
             control.tidy_all(&reconciler, changes).await;
-            if adopts && let Err(error) = control.adopt_snapshots(&reconciler).await {
-                tracing::debug!(%error, "snapshots in pools are not compared with the record yet");
+            if adopts {
+                // Before the look: another volume may come meanwhile.
+                control.snapshots.all_adopted.set(true);
+                let adopted = control.adopt_snapshots(&reconciler).await;
+                if !matches!(adopted, Ok(true)) {
+                    tracing::debug!(?adopted, "snapshots in pools are not compared with the record yet");
+                    control.adopt_snapshots_soon();
+                }
             }
         });
     }
@@ -45,8 +51,8 @@ impl Control {
     }
 
     /// Writes to the record that sole copies here have snapshots that no other copy has: they have come with
-    /// their pools from another node.
-    async fn adopt_snapshots(&self, reconciler: &Reconciler) -> Result<()> {
+    /// their pools from another node. Returns whether all sole copies here have said what they have.
+    async fn adopt_snapshots(&self, reconciler: &Reconciler) -> Result<bool> {
         let (here, me) = (self.snapshots_here().await?, reconciler.me());
         let is_known = |id: &VolumeId| here.iter().any(|of| of.volume == id.to_string());
         let are_all_known = reconciler.sole_here().iter().all(is_known);
@@ -69,8 +75,7 @@ impl Control {
                 }
             }
         }
-        self.snapshots.all_adopted.set(are_all_known);
-        Ok(())
+        Ok(are_all_known)
     }
 
     async fn tidy_all(self: &Rc<Control>, reconciler: &Rc<Reconciler>, changes: Vec<SnapshotEntry>) {
