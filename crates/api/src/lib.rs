@@ -29,6 +29,7 @@ mod scrub;
 mod session;
 mod severity;
 mod since;
+mod snapshot;
 mod split_brain;
 mod target;
 mod volume;
@@ -68,6 +69,9 @@ pub use self::scrub::{PoolScrub, Scrub, ScrubState, VolumeScrub};
 pub use self::session::Session;
 pub use self::severity::Severity;
 pub use self::since::Since;
+pub use self::snapshot::{
+    Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotState, SnapshotVolume,
+};
 pub use self::split_brain::{
     ChosenPolicy, ForkResolution, PolicyChoice, PolicyChosen, SplitBrainPolicy, VolumeFork,
 };

@@ -21,6 +21,7 @@ mod output;
 mod pool;
 mod secret;
 mod session;
+mod snapshot;
 mod status;
 mod sync;
 mod table;
@@ -70,6 +71,9 @@ pub enum Command {
     /// Manage volumes and their copies
     #[command(subcommand)]
     Volume(volume::Command),
+    /// Manage snapshots of volumes
+    #[command(subcommand)]
+    Snapshot(snapshot::Command),
     /// Manage targets: what initiators log in to
     #[command(subcommand)]
     Target(target::Command),
@@ -116,6 +120,7 @@ impl Command {
             Command::Disk(command) => command.run(client, output),
             Command::Pool(command) => command.run(client, output),
             Command::Volume(command) => command.run(client, output),
+            Command::Snapshot(command) => command.run(client, output),
             Command::Target(command) => command.run(client, output),
             Command::Map(command) => command.run(client, output),
             Command::Host(command) => command.run(client, output),

@@ -75,6 +75,8 @@ pub enum Canary {
     HoldsOfAnyEpoch,
     /// A command gives its range back when its epoch is over, to members that still act in that epoch.
     ReleaseAfterEpoch,
+    /// Hosts are not held while a snapshot is taken.
+    SnapshotUnheld,
     /// A node continues alone with a volume whose split-brain policy does not allow it.
     ForkUnasked,
     /// A node continues alone although it had no lease when the other node fell silent.

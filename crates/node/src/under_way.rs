@@ -26,6 +26,11 @@ impl<T: Copy + Ord + 'static> UnderWay<T> {
         is_new.then(|| Begun { thing, all: Rc::clone(&self.0) })
     }
 
+    /// Whether a task for the thing is under way.
+    pub(crate) fn has(&self, thing: &T) -> bool {
+        self.0.borrow().contains(thing)
+    }
+
     /// Starts the task for the thing, unless one is under way: then `task` is dropped.
     pub(crate) fn start(&self, thing: T, task: impl Future<Output = ()> + 'static) {
         let Some(begun) = self.begin(thing) else { return };

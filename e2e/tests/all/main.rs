@@ -31,5 +31,6 @@ mod qemu;
 mod record;
 mod robustness;
 mod set_back;
+mod snapshots;
 mod structure;
 mod watcher;

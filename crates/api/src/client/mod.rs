@@ -7,6 +7,7 @@ mod jobs;
 mod path;
 mod people;
 mod pools;
+mod snapshots;
 mod targets;
 mod tls;
 mod volumes;

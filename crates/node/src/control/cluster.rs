@@ -132,6 +132,10 @@ pub enum EnterError {
         "the last change of volume {0:?} is not in its pool yet: open the pool if it is not open (`ursa pool list`), or repeat the command in a few seconds"
     )]
     NotInPool(String),
+    #[error(
+        "this node has snapshots (such as {0:?}), which the other cluster would not know: delete them first (`ursa snapshot list`)"
+    )]
+    HasSnapshots(String),
     #[error("a task that began in this node's former cluster has not ended")]
     FormerCluster,
     #[error(
@@ -183,6 +187,7 @@ impl EnterError {
             EnterError::Already
             | EnterError::NotAlone
             | EnterError::NotInPool(_)
+            | EnterError::HasSnapshots(_)
             | EnterError::FormerCluster
             | EnterError::Malformed(_)
             | EnterError::Directory(..) => "other",

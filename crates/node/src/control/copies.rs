@@ -138,7 +138,7 @@ impl Control {
                 let mut next = entry.clone();
                 (next.size, next.epoch) = (capacity.0.max(entry.size), entry.epoch + 1);
                 next.reason = Cause::VolumeResized;
-                Ok((next, None))
+                Ok((next, Vec::new()))
             });
             match made.await {
                 // A copy was added meanwhile, with the volume's old size.
@@ -192,7 +192,7 @@ impl Control {
                 if now.space != entry.space || grows && !now.copies.iter().all(is_given) {
                     return Err(ControlError::Cluster(ClusterError::Conflict(now.name.clone())));
                 }
-                Ok((VolumeEntry { space: space.into(), ..now.clone() }, None))
+                Ok((VolumeEntry { space: space.into(), ..now.clone() }, Vec::new()))
             });
             let made = made.await;
             match made {
@@ -219,7 +219,7 @@ impl Control {
         let reconciler = self.recording(info)?;
         self.change_entry(&reconciler, info.id, None, |entry| {
             check_compressible(entry.shape.kind == VolumeKind::Log)?;
-            Ok((VolumeEntry { compression: compression.into(), ..entry.clone() }, None))
+            Ok((VolumeEntry { compression: compression.into(), ..entry.clone() }, Vec::new()))
         })
         .await?;
         // So that it holds here at once. If this fails, the pool follows later.

@@ -42,6 +42,9 @@ doings! {
     DeleteCopy = "deleting the copy of volume";
     DropCopy = "deleting a copy of volume";
     ResyncCopies = "marking for a full resync the copies in a damaged log of pool";
+    TakeSnapshot = "taking snapshot";
+    DeleteSnapshot = "deleting snapshot";
+    ChangeSnapshot = "changing snapshot";
     WriteFork = "recording whether this node continues alone with volume";
     MakeTarget = "creating target";
     ChangeTarget = "changing target";

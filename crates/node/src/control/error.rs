@@ -14,6 +14,7 @@ use super::members::JoinRefusal;
 use super::pools::NotOpen;
 use super::scrubbing::Unscrubbable;
 use crate::attach::access::{InvalidName, LUN_MAX};
+use crate::copies::SnapshotObstacle;
 use crate::member::ClusterError;
 use crate::record::RecordError;
 use crate::shard::SilentCore;
@@ -189,6 +190,24 @@ pub enum ControlError {
         "volume {0:?} is not in the cluster's record: if another volume has its name, rename it first (`ursa volume rename`); if not, try again in a moment"
     )]
     NotReplicated(String),
+    #[error("volume {0:?} is not a log volume, and only these have snapshots")]
+    NoSnapshotsOfKind(String),
+    #[error("the snapshot was not taken: volume {volume:?}{}: {obstacle}", on(*node))]
+    SnapshotNotTaken { volume: String, node: Option<u16>, obstacle: SnapshotObstacle },
+    #[error(
+        "the snapshot was not taken: commands of hosts would have been held for more than {limit_ms} ms; try again when disks and links are less busy"
+    )]
+    SnapshotTooSlow { limit_ms: u64 },
+    #[error("snapshot {0:?} is on hold")]
+    SnapshotHeld(String),
+    #[error("snapshot {0:?} is being taken")]
+    SnapshotPreparing(String),
+    #[error("volume {volume:?} has snapshots ({count})")]
+    HasSnapshots { volume: String, count: usize },
+    #[error(
+        "only the copy on node {node} has snapshot {snapshot:?} of volume {volume:?}: keep the copy, or delete the snapshot first (`ursa snapshot delete {snapshot}`)"
+    )]
+    OnlyCopyOfSnapshot { volume: String, node: u16, snapshot: String },
     #[error("volume {volume:?} cannot be scrubbed now: {reason}")]
     NotScrubbable { volume: String, reason: Unscrubbable },
     /// The node could not join a cluster.
@@ -289,6 +308,10 @@ impl ControlError {
             _ => false,
         }
     }
+}
+
+fn on(node: Option<u16>) -> String {
+    node.map(|node| format!(" on node {node}")).unwrap_or_default()
 }
 
 fn too_few(wanted: usize, there: usize, refused: &[ClusterError]) -> String {

@@ -44,6 +44,7 @@ mod relocation;
 mod reopening;
 mod scrubbing;
 mod shared;
+mod snapshots;
 mod start;
 mod status;
 mod tidying;
@@ -111,6 +112,10 @@ use self::reopening::SetAside;
 use self::scrubbing::Scrubs;
 pub use self::scrubbing::{
     PoolScrubs, SCRUB_EVERY, Scrub, ScrubEnd, ScrubFound, ScrubState, ScrubStatus, ScrubWait, Unscrubbable,
+};
+use self::snapshots::Snapshots;
+pub use self::snapshots::{
+    HOLD_MAX as SNAPSHOT_HOLD_MAX, SnapshotHere, SnapshotSpec, SnapshotStatus, SnapshotVolume, SnapshotsHere,
 };
 pub use self::start::{DefaultPool, StartError, StartSpec};
 pub use self::status::{
@@ -192,6 +197,7 @@ pub struct Control {
     read_errors: ReadErrors,
     scrubs: Scrubs,
     conversions: Conversions,
+    snapshots: Snapshots,
     lost_blocks: lost_blocks::LostBlocks,
     /// File systems that have less free space than the pools in them may still take.
     overcommitted: RefCell<BTreeSet<u64>>,

@@ -23,6 +23,8 @@ impl From<ControlError> for Refused {
             E::OldCopy { volume, pool } => Refused::OldCopy { volume, pool },
             E::Forked(volume) => Refused::Forked { volume },
             E::ForkUnwell { volume, node } => Refused::ForkUnwell { volume, node },
+            E::SnapshotNotTaken { volume, obstacle, .. } => Refused::NoSnapshot { volume, obstacle },
+            E::SnapshotTooSlow { .. } => Refused::SnapshotTooSlow,
             E::Busy { .. } => Refused::Busy,
             E::Unfinished(_) => Refused::Unfinished,
             E::Cluster(error) => of_cluster(error),

@@ -14,12 +14,13 @@ use store::{CopyState, VolumeInfo};
 use super::change::WaitsFor;
 use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
 use super::doing::Doing;
+use super::snapshots::{check_snapshots_stay, no_new_snapshot};
 use super::tidying::TIDY_EVERY;
 use super::turns::{NOTHING, Thing};
 use super::{Control, ControlError, Result, VolumeStatus};
 use crate::copies::{
-    Answer, Ask, Cause, CopyEntry, DroppedCopy, Leaves, NewCopy, NodeEntry, StandingEntry, SyncPause,
-    VolumeEntry, node_key, volume_key,
+    Answer, Ask, Cause, CopyEntry, DroppedCopy, LAST_SNAPSHOT, Leaves, NewCopy, NodeEntry, StandingEntry,
+    SyncPause, VolumeEntry, node_key, volume_key,
 };
 use crate::data::VolumeId;
 use crate::member::{ClusterError, ForkState, Reconciler, json};
@@ -68,6 +69,7 @@ impl Control {
         let (id, entry) = self.replicated(&reconciler, volume)?;
         if let Some(from) = added.instead_of {
             copy_on(&entry, from)?;
+            check_snapshots_stay(&reconciler, &entry, from)?;
         }
         if entry.copy_on(NodeId(added.node)).is_some() {
             return Err(ControlError::HasCopy { volume: entry.name, node: added.node });
@@ -151,14 +153,16 @@ impl Control {
             let config = config.ok_or(ControlError::Internal("the slot is free and the node has no copy"))?;
             let mut next = entry.with_config(&config, Cause::CopyAdded);
             next.copies.iter_mut().filter(|copy| copy.node == node.0).for_each(|copy| copy.asker = asker);
+            let mut also = vec![(node_key(node), Some(node_revision))];
             if let Some(from) = instead_of {
                 copy_on(&next, from)?;
+                check_snapshots_stay(reconciler, entry, from)?;
+                also.push(no_new_snapshot(reconciler));
                 next.copies.iter_mut().filter(|copy| copy.node == from).for_each(|copy| {
                     copy.leaves = Some(Leaves::After(node.0));
                 });
             }
-            let same_life = (node_key(node), node_revision);
-            Ok((next, Some(same_life)))
+            Ok((next, also))
         });
         added.await.map(drop)
     }
@@ -179,6 +183,9 @@ impl Control {
         }
         let (_, entry) = self.replicated(&reconciler, volume)?;
         entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
+        if let Some(from) = instead_of {
+            check_snapshots_stay(&reconciler, &entry, from)?;
+        }
         Ok((self.volume(volume)?, entry.copies.iter().map(|copy| copy.node).collect()))
     }
 
@@ -191,7 +198,8 @@ impl Control {
         let (id, _) = self.replicated(&reconciler, volume)?;
         self.change_entry(&reconciler, id, Some(node), |entry| {
             in_sync_without(entry, node)?;
-            Ok((without_copy(entry, node), None))
+            check_snapshots_stay(&reconciler, entry, node)?;
+            Ok((without_copy(entry, node), vec![no_new_snapshot(&reconciler)]))
         })
         .await?;
         let gone = || {
@@ -229,6 +237,7 @@ impl Control {
     pub fn check_removed_copy(&self, entry: &VolumeEntry, node: u16) -> Result<usize> {
         let reconciler = self.reconciler()?;
         check_settled(&reconciler, entry, Some(node))?;
+        check_snapshots_stay(&reconciler, entry, node)?;
         in_sync_without(entry, node)
     }
 
@@ -242,7 +251,8 @@ impl Control {
         let (id, _) = entry_named(&reconciler, volume)?;
         let cancelled = self.change_entry(&reconciler, id, Some(node), |entry| {
             not_in_sync(entry, node)?;
-            Ok((without_copy(entry, node), None))
+            check_snapshots_stay(&reconciler, entry, node)?;
+            Ok((without_copy(entry, node), vec![no_new_snapshot(&reconciler)]))
         });
         cancelled.await.map(drop)
     }
@@ -255,6 +265,7 @@ impl Control {
         let reconciler = self.reconciler()?;
         let (_, entry) = entry_named(&reconciler, volume)?;
         check_settled(&reconciler, &entry, Some(node))?;
+        check_snapshots_stay(&reconciler, &entry, node)?;
         not_in_sync(&entry, node)
     }
 
@@ -269,7 +280,7 @@ impl Control {
             copy_on(entry, node)?;
             let mut next = entry.clone();
             next.copies.iter_mut().filter(|copy| copy.node == node).for_each(|copy| copy.leaves = None);
-            Ok((next, None))
+            Ok((next, Vec::new()))
         });
         kept.await.map(drop)
     }
@@ -332,21 +343,21 @@ impl Control {
             let slot = copy.ok_or_else(nothing)?.slot;
             let mut next = entry.clone();
             change(&mut next, slot);
-            Ok((next, None))
+            Ok((next, Vec::new()))
         });
         changed.await.map(drop)
     }
 
     /// Changes a volume's entry in the cluster's record, and tries again if another change was faster.
     ///
-    /// The change may name one more key, and the revision that it must still have. `leaves`: the node whose
-    /// copy the change removes, if that is all that it does.
+    /// The change may name more keys, and the revisions that they must still have; `None`: the key must not
+    /// exist. `leaves`: the node whose copy the change removes, if that is all that it does.
     pub(super) async fn change_entry(
         &self,
         reconciler: &Reconciler,
         id: VolumeId,
         leaves: Option<u16>,
-        change: impl Fn(&VolumeEntry) -> Result<(VolumeEntry, Option<(String, cluster::Revision)>)>,
+        change: impl Fn(&VolumeEntry) -> Result<(VolumeEntry, Vec<(String, Option<cluster::Revision>)>)>,
     ) -> Result<VolumeEntry> {
         let key = volume_key(id);
         let mut tries = 0;
@@ -359,11 +370,12 @@ impl Control {
             let (next, also) = change(&entry)?;
             let mut transaction =
                 Reconciler::transaction().expect(&key, Some(revision)).put(&key, json(&next));
-            if let Some((key, revision)) = also {
-                transaction = transaction.expect(&key, Some(revision));
+            for (key, revision) in also {
+                transaction = transaction.expect(&key, revision);
             }
+            let may_change = |conflict: &str| conflict == key || conflict == LAST_SNAPSHOT;
             match reconciler.commit(transaction).await {
-                Err(ClusterError::Conflict(conflict)) if conflict == key && tries < TRIES_MAX => {
+                Err(ClusterError::Conflict(conflict)) if may_change(&conflict) && tries < TRIES_MAX => {
                     reconciler.until(TIDY_EVERY, || reconciler.revision_of(&key) != Some(revision)).await;
                 }
                 result => return Ok(result.map(|()| next)?),
@@ -424,7 +436,7 @@ impl Control {
         let changed = self.change_entry(reconciler, id, None, |entry| {
             let mut next = entry.clone();
             next.dropped.retain(|other| *other != dropped);
-            Ok((next, None))
+            Ok((next, Vec::new()))
         });
         changed.await.map(drop)
     }

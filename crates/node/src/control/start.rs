@@ -137,6 +137,7 @@ impl Control {
             read_errors,
             scrubs,
             conversions: Default::default(),
+            snapshots: Default::default(),
             lost_blocks: Default::default(),
             overcommitted: RefCell::default(),
             levels: RefCell::default(),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::agreement::{Agreed, MemberReport, Version};
 use super::entry::{NewCopy, SpaceEntry};
 use super::refused::Refused;
+use super::snapshot::{SnapshotAnswer, SnapshotStep};
 
 /// A request from one node to another.
 ///
@@ -72,6 +73,8 @@ pub enum Ask {
     CarryOutHere { revision: u64, request: String },
     /// Return digests of a part of a volume's copy ([`super::digests()`]).
     Digests { id: String, slice: u16, offset: u64, len: u64 },
+    /// Do a step of taking the snapshot with this number.
+    Snapshot { number: u32, step: SnapshotStep },
 }
 
 /// The answer to a request.
@@ -93,6 +96,8 @@ pub enum Answer {
     Shown(Option<String>),
     /// The result of the execution, or why it was not begun.
     CarriedOut(Result<CarriedOut, Refused>),
+    /// The step of a snapshot is done.
+    Snapshot(SnapshotAnswer),
     /// SHA-256 digests, in order.
     Digests(Vec<[u8; 32]>),
     /// The node's copy cannot read a block of the part.

@@ -23,6 +23,7 @@ mod pace;
 pub(crate) mod progress;
 pub(crate) mod refused;
 pub(crate) mod slice;
+pub(crate) mod snapshot;
 pub(crate) mod split_brain;
 mod traffic;
 pub(crate) mod verification;
@@ -50,6 +51,11 @@ pub use self::linked::Linked;
 pub use self::progress::{Awaited, CopySync, KeptOut, Lasting, SyncWait};
 pub use self::refused::Refused;
 pub use self::slice::{Opening, SliceCopy};
+pub use self::snapshot::{
+    HeldVolume, LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOT_VOLUMES_MAX, SNAPSHOTS, SNAPSHOTS_MAX,
+    SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep,
+    pool_number,
+};
 pub use self::split_brain::{
     FORK_EPOCHS, ForkRecord, PolicyEntry, SplitBrainPolicy, SplitEntry, alone, policy_key, split_key,
 };

@@ -6,6 +6,8 @@
 use base::ByteLen;
 use serde::{Deserialize, Serialize};
 
+use super::snapshot::SnapshotObstacle;
+
 /// Why a node did not do what another node asked it for. Nothing was done, except after
 /// [`Refused::Unfinished`], [`Refused::RecordSilent`], [`Refused::ByNode`] and [`Refused::Failed`].
 ///
@@ -68,6 +70,10 @@ pub enum Refused {
         "node {node} could not serve its data of volume {volume:?}: its copy is not open, one of its disks has failed, or it does not know of the split brain yet (see `ursa volume show {volume}` and the node's log)"
     )]
     ForkUnwell { volume: String, node: u16 },
+    #[error("no snapshot of volume {volume:?}: {obstacle}")]
+    NoSnapshot { volume: String, obstacle: SnapshotObstacle },
+    #[error("commands of hosts could not be held in time")]
+    SnapshotTooSlow,
     #[error("an earlier change on it is still in progress: see `ursa job list`, and try again")]
     Busy,
     #[error("it has not finished in time and continues: see `ursa job list`")]

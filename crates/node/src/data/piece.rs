@@ -90,6 +90,23 @@ impl Volume {
         self.take_piece(Piece { slice, offset, len, volume_offset: self.stripe.volume_offset(slice, offset) })
             .await
     }
+
+    /// Takes all of the volume on all nodes that have a copy of it, slice by slice in their order, as
+    /// commands do. Slices without bytes are left out.
+    ///
+    /// # Errors
+    /// As for [`Slice::take`].
+    pub async fn take_all(&self) -> Result<Vec<(u16, TakenRange)>, SliceError> {
+        let size = self.blocks() * self.block_size;
+        let mut taken = Vec::new();
+        for slice in 0..self.stripe.slices() {
+            let len = self.stripe.slice_len(slice, size);
+            if len.0 > 0 {
+                taken.push((slice, self.take_part(slice, ByteOffset(0), len).await?));
+            }
+        }
+        Ok(taken)
+    }
 }
 
 async fn on_slice(slice: &Slice, piece: Piece, op: PieceOp) -> Result<Chain, SliceError> {

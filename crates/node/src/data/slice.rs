@@ -110,7 +110,7 @@ impl Slice {
     }
 
     /// Where the slice's bytes are on this node.
-    pub(super) fn layout(&self) -> &store::Slice {
+    pub fn layout(&self) -> &store::Slice {
         &self.layout
     }
 

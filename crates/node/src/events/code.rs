@@ -83,6 +83,8 @@ codes! {
     VOLUME_SPACE_CHANGED = "volume_space_changed", Info;
     CONVERSION_STARTED = "conversion_started", Info;
     VOLUME_CONVERTED = "volume_converted", Info;
+    SNAPSHOT_CREATED = "snapshot_created", Info;
+    SNAPSHOT_DELETED = "snapshot_deleted", Info;
     VOLUME_UNAVAILABLE = "volume_unavailable", Critical, "run `ursa volume show` for the cause";
     VOLUME_AVAILABLE = "volume_available", Info;
 

@@ -48,6 +48,7 @@ mod scrubbing;
 mod seeds;
 mod set_back;
 mod silent_disks;
+mod snapshots;
 mod sole;
 mod stopping;
 mod switching;

@@ -14,6 +14,7 @@ use super::partial_blocks::{bad_on_both, bad_on_one};
 use super::reservations::{
     decided_beside_another, decided_on_both_sides_of_a_promotion, left_by_a_lost_node, lost_and_back,
 };
+use super::snapshots::one_instant;
 use super::syncs::hanging_disk;
 
 /// Number of seeds within which a mistake must be detected.
@@ -42,6 +43,11 @@ fn members_that_owe_acknowledgements_forever_are_noticed() {
 #[test]
 fn a_part_that_speaks_for_its_copy_is_noticed() {
     assert_noticed(Canary::PartSpeaks, part_of_a_copy);
+}
+
+#[test]
+fn a_snapshot_for_which_hosts_are_not_held_is_noticed() {
+    assert_noticed(Canary::SnapshotUnheld, one_instant);
 }
 
 #[test]

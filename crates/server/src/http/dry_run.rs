@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::refusal::Refusal;
 
-const CALLS: [(&str, &str); 32] = [
+const CALLS: [(&str, &str); 33] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -24,6 +24,7 @@ const CALLS: [(&str, &str); 32] = [
     ("DELETE", "/v1/volumes/{name}/copies/{node}"),
     ("PUT", "/v1/volumes/{name}/split-brain-policy"),
     ("PUT", "/v1/volumes/{name}/split-brain"),
+    ("DELETE", "/v1/snapshots/{snapshot}"),
     ("PATCH", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}/maps/{lun}"),

@@ -40,6 +40,7 @@ mod refusal;
 mod server;
 mod sessions;
 mod since;
+mod snapshots;
 mod state;
 mod stream;
 mod targets;
@@ -125,6 +126,8 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(volumes::copying::remove_copy))
         .routes(routes!(volumes::split_brain::set_split_brain_policy))
         .routes(routes!(volumes::split_brain::resolve_fork))
+        .routes(routes!(snapshots::list, snapshots::create))
+        .routes(routes!(snapshots::show, snapshots::change, snapshots::delete))
         .routes(routes!(targets::list, targets::create))
         .routes(routes!(targets::show, targets::change, targets::delete))
         .routes(routes!(targets::create_map))

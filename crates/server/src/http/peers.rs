@@ -21,7 +21,7 @@ use super::inquiries::{About, Inquiries};
 use super::live::Live;
 use super::refusal::Refusal;
 use super::state::State;
-use super::{addresses, history, jobs, links, pools, sessions, volumes};
+use super::{addresses, history, jobs, links, pools, sessions, snapshots, volumes};
 use crate::history::History;
 
 /// The handler for questions of other nodes.
@@ -40,6 +40,7 @@ pub fn peer_queries(
                 POOLS => serde_json::to_string(&pools::all(&control)).ok(),
                 SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
                 ADDRESSES => serde_json::to_string(&addresses::here(&control)).ok(),
+                SNAPSHOTS => serde_json::to_string(&snapshots::here(&control).await?).ok(),
                 LINKS => serde_json::to_string(&links::all(&control).await.ok()?).ok(),
                 FAULTS => serde_json::to_string(&findings::reports(&control, &opened)).ok(),
                 JOBS => serde_json::to_string(&jobs::own(&control)).ok(),
@@ -59,6 +60,7 @@ pub(super) const POOLS: &str = "pools";
 pub(super) const SESSIONS: &str = "sessions";
 pub(super) const LINKS: &str = "links";
 pub(super) const ADDRESSES: &str = "addresses";
+pub(super) const SNAPSHOTS: &str = "snapshots";
 pub(super) const FAULTS: &str = "faults";
 pub(super) const JOBS: &str = "jobs";
 pub(super) const ENDED_JOBS: &str = "ended-jobs";

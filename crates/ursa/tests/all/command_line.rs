@@ -88,6 +88,34 @@ fn pool_forecast_and_whoami_print() {
 }
 
 #[test]
+fn snapshots_of_several_volumes() {
+    let node = Node::start(&[]);
+    for name in ["db", "logs"] {
+        node.ok(&["volume", "create", name, "--size", "16M", "--kind", "log", "--no-map"]);
+    }
+    let text = node.ok(&["snapshot", "create", "db,logs", "--name", "before-upgrade"]);
+    assert!(
+        text.contains("Snapshot before-upgrade of ") && text.contains("Hosts had to wait for "),
+        "{text}"
+    );
+    let table = node.ok(&["snapshot", "list", "db"]);
+    assert!(table.starts_with("NUMBER  NAME            STATE     CREATED"), "{table}");
+    assert!(table.contains("1       before-upgrade  complete"), "{table}");
+    assert!(node.ok(&["snapshot", "show", "1"]).contains("has it"));
+    // Named after the time.
+    let second = node.json(&["snapshot", "create", "logs"]);
+    assert!(second["name"].as_str().unwrap().starts_with("20"), "{second}");
+    assert_eq!(node.json(&["snapshot", "list"])["items"].as_array().unwrap().len(), 2);
+    assert!(node.refused(1, &["snapshot", "create", "none"]).contains("not found"));
+    assert!(node.ok(&["snapshot", "hold", "before-upgrade"]).contains("cannot be deleted"));
+    assert!(node.refused(1, &["snapshot", "delete", "1", "2", "--yes"]).contains("ursa snapshot release"));
+    assert!(node.ok(&["snapshot", "release", "before-upgrade"]).contains("released"));
+    let would = node.ok(&["snapshot", "delete", "before-upgrade", "2", "--dry-run"]);
+    assert!(would.contains("snapshot before-upgrade of volume db is deleted"), "{would}");
+    node.ok(&["snapshot", "delete", "before-upgrade", "2", "--yes"]);
+}
+
+#[test]
 fn targets_maps_and_pools() {
     let node = Node::start(&[]);
     let target = "iqn.2026-11.example:shared";

@@ -22,7 +22,7 @@ use super::super::doing::Doing;
 use super::super::members::NEXT_NODE;
 use super::super::previous_run::retry_while_held;
 use super::super::turns::{NOTHING, Thing};
-use super::super::{Control, ControlError, Result};
+use super::super::{Control, ControlError, Result, snapshots};
 use super::{ClusterFailure, EnterError};
 use crate::member::{Frozen, Reconciler};
 use crate::record::Change;
@@ -56,8 +56,8 @@ impl Control {
     ///
     /// # Errors
     /// The node cannot leave its cluster for that one: [`EnterError::Already`], [`EnterError::NotAlone`],
-    /// [`EnterError::NotInPool`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`],
-    /// [`ControlError::ClusterFailed`].
+    /// [`EnterError::NotInPool`], [`EnterError::HasSnapshots`], [`ControlError::LifeUnknown`],
+    /// [`ControlError::EntryUnreadable`], [`ControlError::ClusterFailed`].
     pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Reconciler>>> {
         let place = self.own_place()?;
         if self.has_lost_files() && self.reconciler().is_err() && place.cluster == cluster {
@@ -80,6 +80,9 @@ impl Control {
         }
         if let Some(name) = reconciler.unreadable_keys().pop() {
             return Err(ControlError::EntryUnreadable { kind: "entry", name });
+        }
+        if let Some(snapshot) = snapshots::all(&reconciler).pop() {
+            return Err(EnterError::HasSnapshots(snapshot.name).into());
         }
         match self.not_in_pool(&reconciler).await {
             Some(volume) => Err(EnterError::NotInPool(volume).into()),

@@ -61,6 +61,9 @@ impl Control {
             Ask::CarryOutHere { revision, request } => {
                 return Ok(Answer::CarriedOut(execute_here(&reconciler, revision, request).await));
             }
+            Ask::Snapshot { number, step } => {
+                return Ok(Answer::Snapshot(self.do_snapshot_step(number, step).await?));
+            }
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
             Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,
             Ask::Digests { id, slice, offset, len } => {

@@ -19,6 +19,7 @@ use store::{Compression, MetadataState, Pool, SliceError, SpacePolicy, StoreErro
 use super::super::change::WaitsFor;
 use super::super::doing::Doing;
 use super::super::filling::THRESHOLDS;
+use super::super::snapshots::no_new_snapshot;
 use super::super::turns::{NOTHING, Thing};
 use super::super::{Beat, Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
 use super::VolumeStatus;
@@ -188,9 +189,10 @@ impl Control {
             let entry = control
                 .change_entry(&reconciler, before.id, None, |entry| {
                     check_kind(entry.shape.kind, kind, entry.space.into())?;
+                    control.check_snapshots_allow(before.id, &entry.name, kind)?;
                     let mut next = VolumeEntry::clone(entry);
                     next.shape.kind = kind;
-                    Ok((next, None))
+                    Ok((next, vec![no_new_snapshot(&reconciler)]))
                 })
                 .await?;
             Ok((before.id, entry.compression.known()))
@@ -241,8 +243,14 @@ impl Control {
         entry.map_or(info.converting.unwrap_or(info.kind), |volume| volume.entry.shape.kind)
     }
 
+    /// Checks that a volume with snapshots does not become one that cannot have them.
+    fn check_snapshots_allow(&self, id: VolumeId, name: &str, kind: VolumeKind) -> Result<()> {
+        if kind == VolumeKind::Log { Ok(()) } else { self.check_no_snapshots(id, name) }
+    }
+
     fn check_convertible(&self, pool: &Pool, info: &VolumeInfo, kind: VolumeKind) -> Result<bool> {
         check_kind(info.kind, kind, info.space)?;
+        self.check_snapshots_allow(info.id, &info.name, kind)?;
         if info.converting.is_none() && info.kind != kind {
             pool.check_conversion(info.id, kind, CHECKSUMS)?;
         }

@@ -19,7 +19,7 @@ impl Control {
     /// secret.
     ///
     /// # Errors
-    /// [`ControlError::Mapped`]; [`ControlError::InSeveralPools`].
+    /// [`ControlError::Mapped`]; [`ControlError::InSeveralPools`]; [`ControlError::HasSnapshots`].
     pub async fn delete_volume(self: &Rc<Control>, name: &str, force: bool) -> Result<()> {
         let (volume, pool) = self.volume_and_pool_name(name)?;
         self.change(Doing::DeleteVolume.of(&volume.name), NOTHING, |control, changing| async move {
@@ -27,6 +27,7 @@ impl Control {
             let _volume = changing.hold(Thing::volume_in(volume.id, pool)).await?;
             let (pool, volume) = control.volume_to_change(&volume)?;
             control.reconciler()?.check_entry(&volume_key(volume.id))?;
+            control.check_no_snapshots(volume.id, &volume.name)?;
             control.unmap_volume(&changing, volume.id, &volume.name, force).await?;
             if control.is_recorded(volume.id).await? {
                 // Each node holds the volume for its own part.
@@ -47,7 +48,9 @@ impl Control {
     /// # Errors
     /// [`ControlError::NotFound`]; [`ControlError::InSeveralPools`].
     pub fn check_deletion(&self, name: &str) -> Result<()> {
-        self.check_in_one_pool(&self.volume_named(name)?.1)
+        let (_, volume) = self.volume_named(name)?;
+        self.check_no_snapshots(volume.id, &volume.name)?;
+        self.check_in_one_pool(&volume)
     }
 
     /// The volume of this name or identity, if no node with a copy can be reached, and this node's copy, if
@@ -81,6 +84,7 @@ impl Control {
             // A node may have returned meanwhile.
             let (_, entry) = control.unreachable_volume(&id.to_string())?;
             control.reconciler()?.check_entry(&volume_key(id))?;
+            control.check_no_snapshots(id, &entry.name)?;
             control.unmap_volume(&changing, id, &entry.name, force).await?;
             drop(volume);
             control.delete_replicated(&changing, id, &entry.name).await

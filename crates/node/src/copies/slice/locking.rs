@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
-use replica::{Blocks, Incarnation, NodeId, Slot, Standing};
+use replica::{Blocks, Config, Incarnation, NodeId, Slot, Standing};
 use rt::Task;
 use store::SliceError;
 
@@ -97,6 +97,27 @@ impl SliceCopy {
                 }
             }
         }
+    }
+
+    /// Waits until this copy has nothing to finish, for whoever has locked all of it; `false`: that takes too
+    /// long.
+    ///
+    /// The other members have waited for that before they gave it. Afterwards all of them hold the same.
+    pub async fn settled(self: &Rc<SliceCopy>) -> bool {
+        let (until, all) = (rt::now() + LOCK_MAX, self.blocks(ByteOffset(0), self.len()));
+        self.ask_validation(all);
+        let is_settled = || self.replica.borrow().is_settled(all);
+        while !is_settled() && rt::now() < until {
+            let _ = rt::timeout(SETTLED_EVERY, self.happened.notified()).await;
+        }
+        is_settled()
+    }
+
+    /// The configuration in which this copy is in sync, and takes part.
+    pub fn in_sync_config(&self) -> Option<Config> {
+        let replica = self.replica.borrow();
+        let takes_part = matches!(replica.standing(), Standing::InSync(_)) && !self.is_detached();
+        replica.config().filter(|_| takes_part).cloned()
     }
 
     /// Handles a message about a range from node `from` in its life `life`.

@@ -32,6 +32,7 @@ use crate::copies::core::Copies;
 use crate::copies::entry::{
     DELETED, DeletedVolume, LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry,
 };
+use crate::copies::snapshot::{SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry};
 use crate::copies::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitEntry};
 use crate::shard::on_all_cores;
 
@@ -112,7 +113,7 @@ fn can_read(key: &str, value: &[u8]) -> bool {
     fn is<T: DeserializeOwned>(value: &[u8]) -> bool {
         serde_json::from_slice::<T>(value).is_ok()
     }
-    let readers: [(&str, Reader); 11] = [
+    let readers: [(&str, Reader); 13] = [
         (VOLUMES, |value| matches!(read(value), Reading::Whole(_))),
         (DELETED, is::<DeletedVolume>),
         (NODES, is::<NodeEntry>),
@@ -124,6 +125,8 @@ fn can_read(key: &str, value: &[u8]) -> bool {
         (POLICIES, is::<PolicyEntry>),
         (SPLITS, is::<SplitEntry>),
         (SYNC_LIMIT, is::<u64>),
+        (SNAPSHOTS, is::<SnapshotEntry>),
+        (SNAPSHOT_CHANGES, is::<SnapshotEntry>),
     ];
     readers.iter().find(|(prefix, _)| key.starts_with(prefix)).is_none_or(|(_, read)| read(value))
 }

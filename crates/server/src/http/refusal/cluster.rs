@@ -12,6 +12,7 @@ pub(super) fn not_entered(error: &EnterError) -> Refusal {
     let (status, code) = match error {
         E::Already | E::NotAlone => (StatusCode::CONFLICT, "cluster_already"),
         E::NotInPool(_) => (StatusCode::CONFLICT, "changed_meanwhile"),
+        E::HasSnapshots(_) => (StatusCode::CONFLICT, "cluster_has_snapshots"),
         E::Etcd(_) => (StatusCode::BAD_GATEWAY, "etcd_unusable"),
         E::Links(_) => (StatusCode::UNPROCESSABLE_ENTITY, "listen"),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "cluster_failed"),

@@ -73,6 +73,13 @@ impl From<ControlError> for Refusal {
             E::NothingToPause { .. } => (CONFLICT, "job_not_pausable"),
             E::CopyInSync { .. } => (CONFLICT, "copy_in_sync"),
             E::ElsewhereOnly { .. } => (UNAVAILABLE, "copy_unreachable"),
+            E::NoSnapshotsOfKind(_) => (CONFLICT, "snapshot_volume_kind"),
+            E::SnapshotNotTaken { .. } => (CONFLICT, "snapshot_not_taken"),
+            E::SnapshotTooSlow { .. } => (UNAVAILABLE, "snapshot_too_slow"),
+            E::SnapshotHeld(_) => (CONFLICT, "snapshot_held"),
+            E::SnapshotPreparing(_) => (CONFLICT, "snapshot_preparing"),
+            E::HasSnapshots { .. } => (CONFLICT, "volume_has_snapshots"),
+            E::OnlyCopyOfSnapshot { .. } => (CONFLICT, "only_copy_of_snapshot"),
             E::NotScrubbable { .. } => (CONFLICT, "not_scrubbable"),
             E::NotReplicated(_) => (CONFLICT, "not_replicated"),
             E::NotOfTwo { .. } => (CONFLICT, "not_of_two"),
@@ -113,6 +120,7 @@ fn worded(error: &ControlError, status: StatusCode, code: impl Into<Cow<'static,
         E::WouldShrink { .. } | E::TooSmallToGrow(_) => refusal.field("size"),
         E::NodeNotThere(_) => refusal.field("nodes"),
         E::HasCopy { .. } => refusal.field("node"),
+        E::NoSnapshotsOfKind(_) | E::SnapshotNotTaken { .. } => refusal.field("volumes"),
         E::RecordBehind => refusal.retry_after(1),
         E::Unfinished(change) => refusal.job(id::of_change(change.number, change.node)),
         _ => refusal,
@@ -143,6 +151,7 @@ fn hint(error: &ControlError) -> Option<Cow<'static, str>> {
             "`ursa status` on this node shows what to do; the node retries automatically, and serves volumes that have never had a copy on another node"
         }
         E::RecordBehind => "repeat the command",
+        E::SnapshotPreparing(_) => "try again in a moment",
         E::NotListening => {
             "`ursa node init` lets it listen for other nodes; `ursa node join` lets it join another one"
         }
@@ -180,6 +189,11 @@ fn hint_with_names(error: &ControlError) -> Option<String> {
             advice(&change.waits_for),
             id::of_change(change.number, change.node)
         ),
+        E::NoSnapshotsOfKind(volume) => format!("convert it first: `ursa volume convert {volume} --kind log`"),
+        E::SnapshotHeld(name) => format!("release it first: `ursa snapshot release {name}`"),
+        E::HasSnapshots { volume, .. } => {
+            format!("delete them first: `ursa snapshot list {volume}` lists them")
+        }
         E::TakesPart(node) => format!("to remove it, run `ursa node remove {node}` on another node"),
         E::NodeHasCopies { node, volume } => format!(
             "move the copy (`ursa volume copy move {volume} --from {node} --to OTHER`) or remove it (`ursa volume copy remove {volume} --on {node}`); the volume stays"

@@ -20,6 +20,7 @@ mod requests;
 mod rig;
 mod scrubs;
 mod sessions;
+mod snapshots;
 mod targets;
 mod tls;
 mod volumes;

@@ -1,0 +1,41 @@
+//! Calls for snapshots.
+
+use super::path::segment;
+use super::{Client, Result};
+use crate::{DryRun, List, Snapshot, SnapshotChange, SnapshotCreate};
+
+/// Snapshots of volumes.
+impl Client {
+    /// All snapshots, or those of a volume.
+    pub fn snapshots(&self, volume: Option<&str>) -> Result<List<Snapshot>> {
+        match volume {
+            None => self.get("/v1/snapshots"),
+            Some(volume) => self.get(&format!("/v1/snapshots?volume={}", segment(volume))),
+        }
+    }
+
+    /// One snapshot, by name or number.
+    pub fn snapshot(&self, snapshot: &str) -> Result<Snapshot> {
+        self.get(&format!("/v1/snapshots/{}", segment(snapshot)))
+    }
+
+    /// Takes a snapshot.
+    pub fn create_snapshot(&self, snapshot: &SnapshotCreate) -> Result<Snapshot> {
+        self.post("/v1/snapshots", snapshot)
+    }
+
+    /// Puts a snapshot on hold, or releases it.
+    pub fn change_snapshot(&self, snapshot: &str, change: &SnapshotChange) -> Result<Snapshot> {
+        self.patch(&format!("/v1/snapshots/{}", segment(snapshot)), change)
+    }
+
+    /// Deletes a snapshot. Its space is freed in the background.
+    pub fn delete_snapshot(&self, snapshot: &str) -> Result<()> {
+        self.delete(&format!("/v1/snapshots/{}", segment(snapshot)))
+    }
+
+    /// What deleting a snapshot would do.
+    pub fn would_delete_snapshot(&self, snapshot: &str) -> Result<DryRun> {
+        self.would_delete(&format!("/v1/snapshots/{}?dry_run=true", segment(snapshot)))
+    }
+}

@@ -1,0 +1,101 @@
+//! Snapshots of volumes.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A snapshot of one or several volumes, all at one instant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Snapshot {
+    /// Its number, which is never used again.
+    pub number: u32,
+    /// Name.
+    #[schema(example = "before-upgrade")]
+    pub name: String,
+    /// Whether it exists.
+    pub state: SnapshotState,
+    /// When it was taken, in seconds since 1970.
+    pub created: u64,
+    /// For how long hosts had to wait while it was taken, in microseconds. Absent while it is being taken, or
+    /// if it was not taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_us: Option<u64>,
+    /// On hold: it cannot be deleted.
+    pub held: bool,
+    /// Its volumes.
+    pub volumes: Vec<SnapshotVolume>,
+}
+
+/// Whether a snapshot exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotState {
+    /// It is being taken. It may still be refused.
+    Preparing,
+    /// It exists.
+    Complete,
+    /// It was deleted, or could not be taken. Copies of nodes that are down may still have it.
+    Deleting,
+}
+
+/// What a snapshot has of one volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotVolume {
+    /// Present name of the volume, or its last one if it was deleted.
+    pub volume: String,
+    /// ID of the volume.
+    pub volume_id: String,
+    /// Size of the volume when the snapshot was taken, in bytes.
+    pub size: u64,
+    /// The volume's copies.
+    pub copies: Vec<SnapshotCopy>,
+}
+
+/// A copy of a volume, and whether it has a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotCopy {
+    /// Node number.
+    pub node: u16,
+    /// Node name.
+    pub node_name: String,
+    /// Whether it has the snapshot.
+    pub state: SnapshotCopyState,
+    /// How many bytes of the pool are free once the snapshot is deleted, at most; what was overwritten in the
+    /// last seconds is not counted yet. Absent: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frees: Option<u64>,
+    /// Deleting the snapshot frees exactly `frees`. If false, an older snapshot keeps some of it.
+    pub frees_is_exact: bool,
+}
+
+/// Whether a copy has a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotCopyState {
+    /// It has the snapshot.
+    Present,
+    /// It should have the snapshot, but its pool does not: the pool was set back, for example.
+    Missing,
+    /// It has the snapshot according to the cluster's record; its node did not answer.
+    Unknown,
+    /// It does not have the snapshot: it was not in sync when the snapshot was taken, or was added later.
+    Absent,
+}
+
+/// A snapshot to be taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotCreate {
+    /// The volumes, by name or ID: 1 to 128 log volumes.
+    pub volumes: Vec<String>,
+    /// Name: 1 to 63 letters, digits, '-', '_' and '.', not only digits. No other snapshot has it.
+    #[schema(example = "before-upgrade")]
+    pub name: String,
+}
+
+/// A change of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotChange {
+    /// Put it on hold, so that it cannot be deleted, or release it.
+    pub held: bool,
+}

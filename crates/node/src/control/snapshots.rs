@@ -1,0 +1,401 @@
+//! Snapshots of sets of volumes, as administrators manage them.
+//!
+//! The cluster's record says which there are, and which copies have them (`docs/why/snapshots.md`). How one
+//! is taken: [`taking`]. What each node does about those that were deleted: [`tidying`].
+
+mod taking;
+mod tidying;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{ByteLen, ByteOffset};
+use serde::{Deserialize, Serialize};
+use store::SnapshotInfo;
+
+use self::taking::Hold;
+pub use self::taking::{HOLD_MAX, SnapshotSpec};
+use super::change::WaitsFor;
+use super::doing::Doing;
+use super::relocation::{TRIES_MAX, entry_named};
+use super::tidying::TIDY_EVERY;
+use super::turns::NOTHING;
+use super::{Control, ControlError, Result};
+use crate::copies::{
+    LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry, SnapshotState, VolumeEntry, pool_number,
+    volume_key,
+};
+use crate::data::VolumeId;
+use crate::member::{ClusterError, Reconciler, json};
+use crate::shard::{Shard, on_all_cores};
+use crate::under_way::UnderWay;
+
+/// How long a slice may take to say which snapshots it has: its log may have to be recovered first.
+const KNOWN_WITHIN: Duration = Duration::from_secs(1);
+
+/// What this node does about snapshots at the moment.
+#[derive(Default)]
+pub(in crate::control) struct Snapshots {
+    /// Those that it coordinates.
+    taking: UnderWay<u32>,
+    /// Those that are being taken on copies here.
+    marking: UnderWay<u32>,
+    /// Volumes of which copies here delete snapshots.
+    deleting: UnderWay<VolumeId>,
+    /// A look at those that are being taken or deleted.
+    tidying: UnderWay<()>,
+    /// Snapshots that have come here with a pool are in the record. It says so again when a pool comes.
+    all_adopted: Cell<bool>,
+    /// What is held for snapshots, by their numbers.
+    held: RefCell<BTreeMap<u32, Hold>>,
+}
+
+/// A snapshot as the cluster's record has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotStatus {
+    /// The record's entry.
+    pub entry: SnapshotEntry,
+    /// Its volumes, as they are now.
+    pub volumes: Vec<SnapshotVolume>,
+}
+
+/// A volume of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotVolume {
+    /// The volume's identity.
+    pub id: String,
+    /// Its present name, or the one that it had if it was deleted.
+    pub name: String,
+    /// Its capacity when the snapshot was taken, in bytes.
+    pub size: u64,
+    /// The nodes of its copies, and whether each copy has the snapshot.
+    pub copies: Vec<(u16, bool)>,
+}
+
+/// The snapshots that this node's copy of a volume has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotsHere {
+    /// The volume's identity.
+    pub volume: String,
+    /// What it has.
+    pub has: Vec<SnapshotHere>,
+}
+
+/// A snapshot that a copy has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotHere {
+    /// The snapshot's number.
+    pub number: u32,
+    /// Its time, as in the record's entry. A record that was set back may give a number again.
+    pub at: u64,
+    /// How many bytes of the pool its deletion frees, at most.
+    pub frees: u64,
+    /// Whether it frees exactly that.
+    pub is_exact: bool,
+}
+
+impl Control {
+    /// The snapshots that exist, are being taken or are being deleted, in order; with a volume, only those
+    /// that have it.
+    ///
+    /// # Errors
+    /// The volume is not found; [`ControlError::ClusterFailed`].
+    pub fn snapshots(&self, volume: Option<&str>) -> Result<Vec<SnapshotStatus>> {
+        let reconciler = self.reconciler()?;
+        let volume = volume.map(|volume| entry_named(&reconciler, volume)).transpose()?;
+        let is_wanted =
+            |entry: &SnapshotEntry| volume.as_ref().is_none_or(|(_, volume)| entry.of(&volume.id).is_some());
+        let wanted = all(&reconciler).into_iter().filter(is_wanted);
+        Ok(wanted.map(|entry| status(&reconciler, entry)).collect())
+    }
+
+    /// The snapshot with this name or number.
+    ///
+    /// # Errors
+    /// It is not found; [`ControlError::ClusterFailed`].
+    pub fn snapshot(&self, name: &str) -> Result<SnapshotStatus> {
+        let reconciler = self.reconciler()?;
+        Ok(status(&reconciler, named(&reconciler, name)?))
+    }
+
+    /// What this node's own copies have. A volume whose copy cannot say that at the moment is left out.
+    pub async fn snapshots_here(&self) -> Result<Vec<SnapshotsHere>> {
+        let cluster = self.reconciler()?.cluster();
+        let mut by_volume: BTreeMap<VolumeId, Vec<Option<Vec<SnapshotInfo>>>> = BTreeMap::new();
+        for (volume, found) in on_all_cores(snapshots_of_core).await.into_iter().flatten() {
+            by_volume.entry(volume).or_default().push(found);
+        }
+        let here = by_volume.into_iter().filter_map(|(volume, slices)| {
+            let slices = slices.into_iter().collect::<Option<Vec<_>>>()?;
+            let has = numbers(slices.first()?, pool_number(cluster, 0))
+                .filter_map(|number| sum(&slices, pool_number(cluster, number), number))
+                .collect();
+            Some(SnapshotsHere { volume: volume.to_string(), has })
+        });
+        Ok(here.collect())
+    }
+
+    /// Reads what this node's copy of a volume has of a snapshot, within a stripe unit.
+    ///
+    /// # Errors
+    /// The snapshot is not found, or this node's copy does not have it or cannot read it.
+    pub async fn read_snapshot(
+        &self,
+        name: &str,
+        volume: &str,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Vec<u8>> {
+        let reconciler = self.reconciler()?;
+        let (_, info) = self.volume_named(volume)?;
+        let (status, id, me) = (self.snapshot(name)?, info.id.to_string(), reconciler.me().0);
+        let lacks = || ControlError::not_found("snapshot", name);
+        // A pool is not asked for what the record does not say that it has.
+        let of = status.volumes.iter().find(|of| of.id == id && of.copies.contains(&(me, true)));
+        let of = of.filter(|_| status.entry.state == SnapshotState::Complete).ok_or_else(lacks)?;
+        let unit = info.stripe.unit().0;
+        if offset.0 % unit + len.0 > unit || offset.0 + len.0 > of.size {
+            let reason = "the range does not lie in one stripe unit of the volume";
+            return Err(ControlError::Invalid { field: "offset", reason });
+        }
+        let (slice, at) = info.stripe.locate(offset);
+        let snapshot = pool_number(reconciler.cluster(), status.entry.number);
+        let volume = Shard::current().volume(info.id).ok_or_else(lacks)?;
+        let read = volume.on_owner(slice, move |slice| async move {
+            let read = slice.layout().read_snapshot(snapshot, at, len).await;
+            Ok(read.ok().map(|data| data.contiguous().to_vec()))
+        });
+        read.await.ok().flatten().ok_or_else(lacks)
+    }
+
+    /// Deletes a snapshot. Its copies free its space in the background, those of nodes that are down when
+    /// they return.
+    ///
+    /// # Errors
+    /// It is not found; [`ControlError::SnapshotHeld`], [`ControlError::SnapshotPreparing`]; those of the
+    /// record.
+    pub async fn delete_snapshot(self: &Rc<Control>, name: &str) -> Result<()> {
+        let SnapshotEntry { number, name, state, .. } = self.snapshot(name)?.entry;
+        if state == SnapshotState::Deleting {
+            return Ok(());
+        }
+        self.change(Doing::DeleteSnapshot.of(&name), NOTHING, move |control, changing| async move {
+            changing.waits_for(WaitsFor::ClusterRecord);
+            let deleted = control.change_snapshot(number, |entry| {
+                check_deletable(entry)?;
+                let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
+                Ok((entry.state != SnapshotState::Deleting).then_some(next))
+            });
+            deleted.await.map(drop)
+        })
+        .await
+    }
+
+    /// Checks, without doing it, whether a snapshot could be deleted.
+    ///
+    /// # Errors
+    /// As [`Control::delete_snapshot`], except those of the record.
+    pub fn check_snapshot_deletion(&self, name: &str) -> Result<SnapshotStatus> {
+        let status = self.snapshot(name)?;
+        check_deletable(&status.entry)?;
+        Ok(status)
+    }
+
+    /// Puts a snapshot on hold, so that it cannot be deleted, or releases it.
+    ///
+    /// # Errors
+    /// It is not found, or is being deleted; [`ControlError::SnapshotPreparing`]; those of the record.
+    pub async fn set_snapshot_hold(self: &Rc<Control>, name: &str, held: bool) -> Result<SnapshotStatus> {
+        let SnapshotEntry { number, name, .. } = self.snapshot(name)?.entry;
+        self.change(Doing::ChangeSnapshot.of(&name), NOTHING, move |control, changing| async move {
+            changing.waits_for(WaitsFor::ClusterRecord);
+            let changed = control.change_snapshot(number, |entry| match entry.state {
+                SnapshotState::Preparing => Err(ControlError::SnapshotPreparing(entry.name.clone())),
+                SnapshotState::Deleting => Err(ControlError::not_found("snapshot", &entry.name)),
+                SnapshotState::Complete => {
+                    Ok((entry.held != held).then(|| SnapshotEntry { held, ..entry.clone() }))
+                }
+            });
+            changed.await.map(drop)
+        })
+        .await?;
+        self.snapshot(&number.to_string())
+    }
+
+    /// Changes the entry of a snapshot, and tries again if another change was faster; `None` leaves it as it
+    /// is. An entry without volumes is removed. Returns what the record has then.
+    async fn change_snapshot(
+        &self,
+        number: u32,
+        change: impl Fn(&SnapshotEntry) -> Result<Option<SnapshotEntry>>,
+    ) -> Result<SnapshotEntry> {
+        let reconciler = self.reconciler()?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let entry = numbered(&reconciler, number);
+            let (entry, revision) =
+                entry.ok_or_else(|| ControlError::not_found("snapshot", &number.to_string()))?;
+            let Some(next) = change(&entry)? else { return Ok(entry) };
+            let (key, next_key) = (entry.key(), next.key());
+            let mut transaction = Reconciler::transaction().expect(&key, Some(revision));
+            if key != next_key || next.volumes.is_empty() {
+                transaction = transaction.delete(&key);
+            }
+            if !next.volumes.is_empty() {
+                transaction = transaction.put(&next_key, json(&next));
+            }
+            match reconciler.commit(transaction).await {
+                Err(ClusterError::Conflict(_)) if tries < TRIES_MAX => {
+                    reconciler.until(TIDY_EVERY, || reconciler.revision_of(&key) != Some(revision)).await;
+                }
+                result => return Ok(result.map(|()| next)?),
+            }
+        }
+    }
+
+    /// Checks that a volume has no snapshots, before it becomes something that cannot have them.
+    ///
+    /// # Errors
+    /// [`ControlError::HasSnapshots`].
+    pub(super) fn check_no_snapshots(&self, id: VolumeId, name: &str) -> Result<()> {
+        let Ok(reconciler) = self.reconciler() else { return Ok(()) };
+        let id = id.to_string();
+        match all(&reconciler).iter().filter(|entry| entry.counts_for(&id)).count() {
+            0 => Ok(()),
+            count => Err(ControlError::HasSnapshots { volume: name.to_owned(), count }),
+        }
+    }
+}
+
+/// Checks that no snapshot is lost with the copy on a node.
+///
+/// # Errors
+/// [`ControlError::OnlyCopyOfSnapshot`].
+pub(super) fn check_snapshots_stay(reconciler: &Reconciler, volume: &VolumeEntry, node: u16) -> Result<()> {
+    match all(reconciler).into_iter().find(|entry| entry.is_only_on(node, volume)) {
+        None => Ok(()),
+        Some(SnapshotEntry { name: snapshot, .. }) => {
+            Err(ControlError::OnlyCopyOfSnapshot { volume: volume.name.clone(), node, snapshot })
+        }
+    }
+}
+
+/// For a transaction that no snapshot must have been begun since now: which key must have which revision.
+pub(super) fn no_new_snapshot(reconciler: &Reconciler) -> (String, Option<cluster::Revision>) {
+    (LAST_SNAPSHOT.to_owned(), reconciler.revision_of(LAST_SNAPSHOT))
+}
+
+/// All snapshots of the record, in the order of their numbers.
+pub(super) fn all(reconciler: &Reconciler) -> Vec<SnapshotEntry> {
+    let mut all: Vec<SnapshotEntry> = reconciler.list(SNAPSHOTS);
+    all.extend(reconciler.list::<SnapshotEntry>(SNAPSHOT_CHANGES));
+    all.sort_by_key(|entry| entry.number);
+    all
+}
+
+fn numbered(reconciler: &Reconciler, number: u32) -> Option<(SnapshotEntry, cluster::Revision)> {
+    SnapshotEntry::keys(number).iter().find_map(|key| reconciler.get(key))
+}
+
+fn named(reconciler: &Reconciler, name: &str) -> Result<SnapshotEntry> {
+    let found = match name.parse() {
+        Ok(number) => numbered(reconciler, number).map(|(entry, _)| entry),
+        // The name of one that is being deleted may have been given to another one.
+        Err(_) => {
+            let found = all(reconciler).into_iter().filter(|entry| entry.name == name);
+            found.min_by_key(|entry| entry.state == SnapshotState::Deleting)
+        }
+    };
+    found.ok_or_else(|| ControlError::not_found("snapshot", name))
+}
+
+fn check_deletable(entry: &SnapshotEntry) -> Result<()> {
+    match entry.state {
+        SnapshotState::Preparing => Err(ControlError::SnapshotPreparing(entry.name.clone())),
+        SnapshotState::Complete if entry.held => Err(ControlError::SnapshotHeld(entry.name.clone())),
+        SnapshotState::Complete | SnapshotState::Deleting => Ok(()),
+    }
+}
+
+fn status(reconciler: &Reconciler, entry: SnapshotEntry) -> SnapshotStatus {
+    let volumes = entry.volumes.iter().map(|of| {
+        let key = VolumeId::parse(&of.id).map(volume_key);
+        let volume = key.and_then(|key| reconciler.get::<VolumeEntry>(&key)).map(|(volume, _)| volume);
+        let has = |node: u16, volume: &VolumeEntry| {
+            of.copies.iter().any(|copy| copy.node == node && copy.is_of(volume))
+        };
+        let copies = volume
+            .iter()
+            .flat_map(|volume| volume.copies.iter().map(move |copy| (copy.node, has(copy.node, volume))));
+        SnapshotVolume {
+            id: of.id.clone(),
+            name: volume.as_ref().map_or(&of.name, |volume| &volume.name).clone(),
+            size: of.size,
+            copies: copies.collect(),
+        }
+    });
+    SnapshotStatus { volumes: volumes.collect(), entry }
+}
+
+/// What the slices of this core have, by volume; `None`: a slice cannot say that at the moment.
+async fn snapshots_of_core() -> Vec<(VolumeId, Option<Vec<SnapshotInfo>>)> {
+    let units = Shard::current().units();
+    let slices = units.iter().flat_map(|unit| {
+        let slices = unit.volume().own_slices().filter(|slice| slice.len().0 > 0);
+        slices.map(move |slice| (unit.id(), Rc::clone(slice)))
+    });
+    let found = slices.map(|(id, slice)| async move {
+        let found = rt::timeout(KNOWN_WITHIN, slice.layout().snapshots()).await;
+        (id, found.ok().and_then(|found| found.ok()))
+    });
+    rt::join_all(found).await
+}
+
+/// The numbers of this cluster's snapshots in a list; `base` is the pools' number of the cluster's snapshot
+/// 0.
+fn numbers(list: &[SnapshotInfo], base: u64) -> impl Iterator<Item = u32> {
+    list.iter().filter_map(move |info| u32::try_from(info.id.checked_sub(base)?).ok())
+}
+
+/// What all slices of a copy have of a snapshot together; `None`: one of them does not have it.
+fn sum(slices: &[Vec<SnapshotInfo>], id: u64, number: u32) -> Option<SnapshotHere> {
+    let at = slices.first()?.iter().find(|info| info.id == id)?.time;
+    let (mut frees, mut is_exact) = (0, true);
+    for slice in slices {
+        let info = slice.iter().find(|info| info.id == id && info.time == at)?;
+        frees += info.frees.0;
+        is_exact &= info.is_exact;
+    }
+    Some(SnapshotHere { number, at, frees, is_exact })
+}
+
+#[cfg(test)]
+mod tests {
+    use base::ByteLen;
+
+    use super::*;
+
+    fn info(id: u64, frees: u64, is_exact: bool) -> SnapshotInfo {
+        SnapshotInfo { id, time: 0, frees: ByteLen(frees), is_exact }
+    }
+
+    #[test]
+    fn a_copy_has_what_all_of_its_slices_have() {
+        let base = 5 << 32;
+        let slices = [
+            vec![info(base + 3, 100, true), info(base + 4, 7, false), info(9, 1, true)],
+            vec![info(base + 4, 50, true)],
+        ];
+        assert_eq!(
+            numbers(&slices[0], base).collect::<Vec<u32>>(),
+            [3, 4],
+            "the last one is another cluster's"
+        );
+        assert_eq!(sum(&slices, base + 3, 3), None);
+        let both = SnapshotHere { number: 4, at: 0, frees: 57, is_exact: false };
+        assert_eq!(sum(&slices, base + 4, 4), Some(both));
+    }
+}

@@ -1,0 +1,333 @@
+//! Snapshots of sets of volumes: what the cluster's record has of them, and what nodes ask each other to take
+//! one. Why it is so: `docs/why/snapshots.md`.
+
+use link::ClusterId;
+use replica::NodeId;
+use serde::{Deserialize, Serialize};
+use store::SnapshotError;
+
+use super::entry::VolumeEntry;
+
+/// The prefix of the keys of snapshots that exist.
+pub const SNAPSHOTS: &str = "snapshot/";
+/// The prefix of the keys of snapshots that are being taken or deleted.
+pub const SNAPSHOT_CHANGES: &str = "snapshot-change/";
+/// The key of the number of the last snapshot that was begun.
+pub const LAST_SNAPSHOT: &str = "last-snapshot";
+
+/// How many snapshots a cluster has at most. With two copies each, their entries take 2 MiB of the record.
+pub const SNAPSHOTS_MAX: usize = 4096;
+/// How many volumes a snapshot has at most.
+pub const SNAPSHOT_VOLUMES_MAX: usize = 128;
+
+/// A snapshot of a set of volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotEntry {
+    /// Its number, which no other snapshot of the cluster ever gets.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// When it was begun, in seconds since 1970, by the clock of the node that takes it.
+    pub at: u64,
+    /// The node that takes it.
+    pub node: u16,
+    /// The life of that node.
+    pub incarnation: u64,
+    /// How far it is.
+    pub state: SnapshotState,
+    /// The volumes of the set.
+    pub volumes: Vec<SnapshotOf>,
+    /// For how long hosts were held, in microseconds.
+    #[serde(default)]
+    pub pause_us: u64,
+    /// Whether it must not be deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
+}
+
+/// How far a snapshot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SnapshotState {
+    /// It is being taken: nobody may rely on it.
+    Preparing,
+    /// It exists.
+    Complete,
+    /// It was deleted, or not taken. Copies that may have it have not confirmed yet that they do not.
+    Deleting,
+}
+
+/// What a snapshot has of one volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotOf {
+    /// The volume's identity.
+    pub id: String,
+    /// Its name when the snapshot was taken.
+    pub name: String,
+    /// Its capacity then, in bytes.
+    pub size: u64,
+    /// The copies that have it; while it is being taken or deleted, those that may have it.
+    pub copies: Vec<SnapshotCopy>,
+}
+
+/// A copy that has a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotCopy {
+    /// Its node.
+    pub node: u16,
+    /// Which copy there: [`super::CopyEntry::made`].
+    pub made: u64,
+}
+
+impl SnapshotCopy {
+    /// Whether this copy of the volume is still there.
+    pub fn is_of(self, volume: &VolumeEntry) -> bool {
+        volume.copy_on(NodeId(self.node)).is_some_and(|(_, copy)| copy.made == self.made)
+    }
+}
+
+impl SnapshotEntry {
+    /// Its key in its present state.
+    pub fn key(&self) -> String {
+        let prefix = if self.state == SnapshotState::Complete { SNAPSHOTS } else { SNAPSHOT_CHANGES };
+        format!("{prefix}{:010}", self.number)
+    }
+
+    /// The keys of the snapshot with a number, in each state.
+    pub fn keys(number: u32) -> [String; 2] {
+        [SNAPSHOTS, SNAPSHOT_CHANGES].map(|prefix| format!("{prefix}{number:010}"))
+    }
+
+    /// What it has of a volume.
+    pub fn of(&self, id: &str) -> Option<&SnapshotOf> {
+        self.volumes.iter().find(|of| of.id == id)
+    }
+
+    /// Whether a volume has it, or is about to get it.
+    pub fn counts_for(&self, id: &str) -> bool {
+        self.state != SnapshotState::Deleting && self.of(id).is_some()
+    }
+
+    /// The nodes of its copies, in order.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        let copies = self.volumes.iter().flat_map(|of| &of.copies);
+        let mut nodes: Vec<NodeId> = copies.map(|copy| NodeId(copy.node)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// This entry without the copies for which `is_gone` says so, and without volumes of which none is left.
+    #[must_use]
+    pub fn without(&self, is_gone: impl Fn(&SnapshotOf, SnapshotCopy) -> bool) -> SnapshotEntry {
+        let mut next = self.clone();
+        for of in &mut next.volumes {
+            let before = of.clone();
+            of.copies.retain(|copy| !is_gone(&before, *copy));
+        }
+        next.volumes.retain(|of| !of.copies.is_empty());
+        next
+    }
+
+    /// This entry with a copy that is the volume's only one, if it exists and none of its copies is there any
+    /// more.
+    ///
+    /// Whatever pool has the number of a snapshot that exists has that snapshot: the number is not used
+    /// again, and all copies that were asked for it were held.
+    pub fn adopted(&self, volume: &VolumeEntry, copy: SnapshotCopy) -> Option<SnapshotEntry> {
+        let is_lost = |of: &SnapshotOf| of.id == volume.id && !of.copies.iter().any(|it| it.is_of(volume));
+        let mut next = self.clone();
+        let mut lost = next.volumes.iter_mut().filter(|of| is_lost(of));
+        lost.next().filter(|_| self.state == SnapshotState::Complete)?.copies = vec![copy];
+        Some(next)
+    }
+
+    /// Whether the copy on a node is the only one that has it of a volume, among those that stay.
+    pub fn is_only_on(&self, node: u16, volume: &VolumeEntry) -> bool {
+        let Some(of) = self.of(&volume.id).filter(|_| self.state != SnapshotState::Deleting) else {
+            return false;
+        };
+        let stays = |copy: &&SnapshotCopy| {
+            copy.is_of(volume)
+                && volume.copy_on(NodeId(copy.node)).is_some_and(|(_, copy)| copy.leaves.is_none())
+        };
+        let mut there = of.copies.iter().filter(|copy| copy.is_of(volume));
+        there.any(|copy| copy.node == node) && of.copies.iter().filter(stays).all(|copy| copy.node == node)
+    }
+}
+
+/// The number by which pools know a snapshot. It has a part of the cluster's identity: a pool may move to
+/// another cluster.
+pub fn pool_number(cluster: ClusterId, number: u32) -> u64 {
+    let [first, second, third, fourth, ..] = cluster.0;
+    u64::from(u32::from_le_bytes([first, second, third, fourth])) << 32 | u64::from(number)
+}
+
+/// One step of taking a snapshot, which the node that coordinates asks another one for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SnapshotStep {
+    /// Check that the copies here can take it, and do what hosts would have to wait for later.
+    Prepare,
+    /// Hold all commands of hosts on these volumes, on all members.
+    Hold {
+        /// Their identities.
+        ids: Vec<String>,
+    },
+    /// Take the snapshot on the copies here of these volumes.
+    Mark {
+        /// The volumes, each with the epoch that its copy must act in.
+        volumes: Vec<(String, Option<u64>)>,
+    },
+    /// Let commands of hosts continue.
+    Release,
+}
+
+/// A volume that is held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldVolume {
+    /// Its identity.
+    pub id: String,
+    /// The epoch in which it is held; `None`: no other node has ever had a copy.
+    pub epoch: Option<u64>,
+    /// The nodes with a copy in sync in that epoch.
+    pub nodes: Vec<u16>,
+}
+
+/// The answer to a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SnapshotAnswer {
+    /// It is done.
+    Done,
+    /// All of these are held.
+    Held(Vec<HeldVolume>),
+    /// Commands continue.
+    Released {
+        /// Whether they were held until now.
+        was_held: bool,
+        /// For how long they were held here, in microseconds.
+        pause_us: u64,
+    },
+}
+
+/// Why a copy of a volume cannot have a snapshot now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // The messages say it.
+pub enum SnapshotObstacle {
+    #[error("it is being converted: try again when that is complete")]
+    Converting,
+    #[error("its copy is not open or not in sync: see `ursa volume show`")]
+    NotServed,
+    #[error("a copy is about to be in sync: try again in a moment")]
+    Joining,
+    #[error("its copies in sync have changed in the meantime: try again")]
+    Changed,
+    #[error("blocks of it are lost: restore them first (`ursa volume show`)")]
+    Lost,
+    #[error("it has as many snapshots as a volume can have: delete some first")]
+    TooMany,
+    #[error("another snapshot of it is being taken: try again in a moment")]
+    UnderWay,
+    #[error("a disk failed")]
+    Failed,
+}
+
+impl From<SnapshotError> for SnapshotObstacle {
+    fn from(error: SnapshotError) -> SnapshotObstacle {
+        match error {
+            // The kind was checked before.
+            SnapshotError::NotLog | SnapshotError::Converting => SnapshotObstacle::Converting,
+            SnapshotError::Lost => SnapshotObstacle::Lost,
+            SnapshotError::TooMany => SnapshotObstacle::TooMany,
+            SnapshotError::Exists | SnapshotError::Unknown => SnapshotObstacle::Changed,
+            SnapshotError::Slice(_) => SnapshotObstacle::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::{Leaves, StandingEntry};
+    use super::*;
+
+    fn of(id: &str, copies: &[(u16, u64)]) -> SnapshotOf {
+        let copies = copies.iter().map(|(node, made)| SnapshotCopy { node: *node, made: *made }).collect();
+        SnapshotOf { id: id.into(), name: "db".into(), size: 1 << 20, copies }
+    }
+
+    fn snapshot(state: SnapshotState, volumes: Vec<SnapshotOf>) -> SnapshotEntry {
+        SnapshotEntry {
+            number: 7,
+            name: "before-upgrade".into(),
+            at: 0,
+            node: 1,
+            incarnation: 1,
+            state,
+            volumes,
+            pause_us: 0,
+            held: false,
+        }
+    }
+
+    #[test]
+    fn only_snapshots_that_exist_are_under_the_key_that_lists_read() {
+        let [there, changes] = SnapshotEntry::keys(7);
+        assert_eq!((there.as_str(), changes.as_str()), ("snapshot/0000000007", "snapshot-change/0000000007"));
+        assert_eq!(snapshot(SnapshotState::Complete, Vec::new()).key(), there);
+        for state in [SnapshotState::Preparing, SnapshotState::Deleting] {
+            assert_eq!(snapshot(state, Vec::new()).key(), changes);
+        }
+        assert!(!changes.starts_with(SNAPSHOTS));
+    }
+
+    #[test]
+    fn the_last_copy_that_has_a_snapshot_is_known() {
+        let mut volume = VolumeEntry::with_copies(&[(1, StandingEntry::InSync), (2, StandingEntry::InSync)]);
+        let complete =
+            |copies: &[(u16, u64)]| snapshot(SnapshotState::Complete, vec![of(&volume.id, copies)]);
+        let (both, second, former) = (complete(&[(1, 1), (2, 1)]), complete(&[(2, 1)]), complete(&[(2, 3)]));
+        assert!(!both.is_only_on(1, &volume) && !both.is_only_on(2, &volume));
+        assert!(second.is_only_on(2, &volume) && !second.is_only_on(1, &volume));
+        assert!(!former.is_only_on(2, &volume), "that was an earlier copy on the node");
+        let deleted = SnapshotEntry { state: SnapshotState::Deleting, ..second.clone() };
+        assert!(!deleted.is_only_on(2, &volume));
+        // The other copy is about to be removed.
+        volume.copies[0].leaves = Some(Leaves::Now);
+        assert!(both.is_only_on(2, &volume));
+        volume.copies.remove(0);
+        assert!(both.is_only_on(2, &volume), "it has been removed");
+    }
+
+    #[test]
+    fn a_pool_that_moves_to_another_node_takes_its_snapshots_with_it() {
+        let volume = VolumeEntry::with_copies(&[(2, StandingEntry::InSync)]);
+        let mine = SnapshotCopy { node: 2, made: 1 };
+        let moved =
+            snapshot(SnapshotState::Complete, vec![of("other", &[(1, 1)]), of(&volume.id, &[(1, 1)])]);
+        let adopted = moved.adopted(&volume, mine).expect("no copy has it");
+        assert_eq!(adopted.volumes, [of("other", &[(1, 1)]), of(&volume.id, &[(2, 1)])]);
+        assert_eq!(adopted.adopted(&volume, mine), None, "a copy has it");
+        let deleted = SnapshotEntry { state: SnapshotState::Deleting, ..moved };
+        assert_eq!(deleted.adopted(&volume, mine), None);
+    }
+
+    #[test]
+    fn a_deletion_has_ended_when_no_copy_is_left() {
+        let both = snapshot(SnapshotState::Deleting, vec![of("a", &[(1, 1), (2, 1)]), of("b", &[(2, 4)])]);
+        assert_eq!(both.nodes(), [NodeId(1), NodeId(2)]);
+        let rest = both.without(|of, copy| of.id == "a" && copy.node == 1);
+        assert_eq!(rest.volumes, [of("a", &[(2, 1)]), of("b", &[(2, 4)])]);
+        let rest = rest.without(|_, copy| copy.made == 4);
+        assert_eq!(rest.volumes, [of("a", &[(2, 1)])]);
+        assert!(rest.without(|_, copy| copy.node == 2).volumes.is_empty());
+    }
+
+    #[test]
+    fn pools_know_a_snapshot_by_its_cluster_and_number() {
+        let (one, other) = (ClusterId([1; 16]), ClusterId([2; 16]));
+        assert_eq!(pool_number(one, 7), 0x0101_0101_0000_0007);
+        assert_ne!(pool_number(one, 7), pool_number(other, 7));
+    }
+}

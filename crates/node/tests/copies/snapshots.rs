@@ -1,0 +1,435 @@
+//! Snapshots of sets of volumes: one instant on all copies, and everywhere or nowhere whatever crashes.
+
+use super::*;
+
+use base::{ByteLen, ByteOffset};
+use node::control::{ControlError, SnapshotSpec, SnapshotStatus};
+use node::copies::{
+    Refused, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep,
+};
+use node::member::{ClusterError, Reconciler, json};
+use rt::sim::DiskLatency;
+
+const NAME: &str = Shape::thick().name;
+const OTHER: &str = "logs";
+const OTHER_LUN: Lun = Lun(1);
+
+impl Cluster {
+    /// Adds a second log volume with copies on all nodes.
+    fn add_other_volume(&self) {
+        let shape = Shape { name: OTHER, kind: VolumeKind::Log, ..Shape::thick() };
+        let copies = Some(Placement::Count(self.servers.len() as u8));
+        self.control(0, move |control| async move {
+            let new = node::control::NewVolume { copies, ..new_volume(POOL, shape) };
+            control.create_volume(new).await.unwrap();
+            map(&control, OTHER, OTHER_LUN.0).await.unwrap();
+        });
+        self.world.run_for(Duration::from_millis(100));
+    }
+
+    /// Takes a snapshot through a node.
+    fn take(&self, index: usize, volumes: &[&str], name: &str) -> Result<SnapshotStatus, ControlError> {
+        let volumes = volumes.iter().map(|volume| (*volume).to_owned()).collect();
+        let spec = SnapshotSpec { name: name.to_owned(), volumes };
+        self.control(index, move |control| async move { control.create_snapshot(spec).await })
+    }
+
+    fn delete_snapshot(&self, index: usize, name: &'static str) -> Result<(), ControlError> {
+        self.control(index, move |control| async move { control.delete_snapshot(name).await })
+    }
+
+    /// The snapshots that a node knows.
+    fn snapshots(&self, index: usize) -> Vec<(String, SnapshotState)> {
+        let all = self.control(index, |control| async move { control.snapshots(None).unwrap() });
+        all.into_iter().map(|status| (status.entry.name, status.entry.state)).collect()
+    }
+
+    /// Of how many volumes the pool of a node has snapshots, each counted as often as there are snapshots.
+    fn snapshots_in_pool(&self, index: usize) -> usize {
+        let here = self.control(index, |control| async move { control.snapshots_here().await.unwrap() });
+        here.iter().map(|of| of.has.len()).sum()
+    }
+
+    /// What a node's copy has of the first block of a volume in a snapshot.
+    fn snapshot_block(&self, index: usize, name: &str, volume: &'static str) -> u64 {
+        let name = name.to_owned();
+        let block = self.control(index, move |control| async move {
+            let (offset, len) = (ByteOffset(0), ByteLen(SIZE.bytes().into()));
+            control.read_snapshot(&name, volume, offset, len).await.unwrap()
+        });
+        u64::from_le_bytes(block[..8].try_into().unwrap())
+    }
+}
+
+fn has(status: &SnapshotStatus) -> Vec<bool> {
+    status.volumes.iter().flat_map(|of| &of.copies).map(|(_, has)| *has).collect()
+}
+
+#[test]
+fn a_snapshot_is_on_all_copies_and_is_deleted_from_all() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Log, 2);
+        // Whether or not the node has a copy.
+        let taken = cluster.take(2, &[NAME], "first").unwrap();
+        assert_eq!((taken.entry.number, taken.entry.state), (1, SnapshotState::Complete));
+        assert_eq!(has(&taken), [true, true]);
+        assert!(taken.entry.pause_us > 0 && taken.entry.pause_us < 500_000, "{}", taken.entry.pause_us);
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!((0..3).map(|index| cluster.snapshots_in_pool(index)).sum::<usize>(), 2);
+        for index in 0..3 {
+            assert_eq!(cluster.snapshots(index), [("first".to_owned(), SnapshotState::Complete)]);
+        }
+        let again = cluster.take(0, &[NAME], "first");
+        assert!(matches!(again, Err(ControlError::Exists { .. })), "{again:?}");
+        cluster.delete_snapshot(1, "first").unwrap();
+        cluster.world.run_for(Duration::from_secs(5));
+        assert_eq!((0..3).map(|index| cluster.snapshots_in_pool(index)).sum::<usize>(), 0);
+        assert!(cluster.snapshots(2).is_empty());
+        assert_eq!(cluster.take(0, &[NAME], "first").unwrap().entry.number, 2, "numbers are not used again");
+    });
+}
+
+/// A host writes a number to one volume, and then to the other one, through either node in turn.
+async fn write_in_turn(portals: Vec<SocketAddr>, stops: Rc<Cell<bool>>, written: Rc<Cell<u64>>) {
+    let mut sessions = Vec::new();
+    for portal in portals {
+        let session = log_in(portal, "host").await.unwrap();
+        session.make_ready(OTHER_LUN).await.unwrap();
+        sessions.push(session);
+    }
+    let mut number = 0;
+    while !stops.get() {
+        number += 1;
+        for (lun, by) in [(LUN, number), (OTHER_LUN, number / 2)] {
+            let session = &sessions[by as usize % sessions.len()];
+            attended(async || session.write(lun, Lba(0), block(number), SIZE).await).await.unwrap();
+        }
+        written.set(number);
+    }
+}
+
+/// Takes snapshots of two volumes while a host writes to them in turn.
+pub fn one_instant(seed: u64) {
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.add_other_volume();
+    let (stops, written) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    let (portals, client) = (cluster.portals(), cluster.client("host"));
+    let (stops_too, written_too) = (Rc::clone(&stops), Rc::clone(&written));
+    let host =
+        cluster.world.spawn_on(client, CoreId(0), move || write_in_turn(portals, stops_too, written_too));
+    cluster.world.run_for(Duration::from_secs(1));
+    let mut rng = Rng::new(seed);
+    let names: Vec<String> = (0..6).map(|number| format!("s{number}")).collect();
+    let mut since = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        cluster.world.run_for(Duration::from_micros(rng.below(20_000)));
+        since.push(written.get());
+        cluster.take(number % 2, &[NAME, OTHER], name).unwrap();
+    }
+    cluster.world.run_for(Duration::from_millis(100));
+    stops.set(true);
+    cluster.world.wait_for(host).unwrap();
+    for (name, since) in names.iter().zip(since) {
+        let on_first = [NAME, OTHER].map(|volume| cluster.snapshot_block(0, name, volume));
+        let on_second = [NAME, OTHER].map(|volume| cluster.snapshot_block(1, name, volume));
+        assert_eq!(on_first, on_second, "{name}: the copies differ");
+        let [first, then] = on_first;
+        assert!(first == then || first == then + 1, "{name}: {first} and {then} were never there together");
+        assert!(then >= since, "{name}: {since} had been acknowledged before, {then} is there");
+    }
+}
+
+#[test]
+fn a_set_of_volumes_is_one_instant_on_all_copies_while_a_host_writes() {
+    each_seed(6, one_instant);
+}
+
+/// The same with volumes that have their only copies on different nodes.
+#[test]
+fn a_set_of_volumes_on_different_nodes_is_one_instant() {
+    async fn session(portal: SocketAddr, lun: Lun) -> Session {
+        let session = Session::connect(portal, TARGET, &named("host")).await.unwrap();
+        session.make_ready(lun).await.unwrap();
+        session
+    }
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        for (index, name) in [NAME, OTHER].into_iter().enumerate() {
+            cluster.control(index, move |control| async move {
+                let shape = Shape { name, kind: VolumeKind::Log, ..Shape::thick() };
+                let copies = Some(Placement::Nodes(vec![index as u16 + 1]));
+                let new = node::control::NewVolume { copies, ..new_volume(POOL, shape) };
+                control.create_volume(new).await.unwrap();
+                map(&control, name, index as u16).await.unwrap();
+            });
+        }
+        cluster.world.run_for(Duration::from_secs(3));
+        let (stops, client) = (Rc::new(Cell::new(false)), cluster.client("host"));
+        let (portals, stops_too) = (cluster.portals(), Rc::clone(&stops));
+        let host = cluster.world.spawn_on(client, CoreId(0), move || async move {
+            let sessions = [session(portals[0], LUN).await, session(portals[1], OTHER_LUN).await];
+            let mut number = 0;
+            while !stops_too.get() {
+                number += 1;
+                for (session, lun) in sessions.iter().zip([LUN, OTHER_LUN]) {
+                    attended(async || session.write(lun, Lba(0), block(number), SIZE).await).await.unwrap();
+                }
+            }
+        });
+        cluster.world.run_for(Duration::from_secs(1));
+        let mut rng = Rng::new(seed);
+        let names: Vec<String> = (0..6).map(|number| format!("s{number}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            cluster.world.run_for(Duration::from_micros(rng.below(20_000)));
+            cluster.take(number % 2, &[NAME, OTHER], name).unwrap();
+        }
+        stops.set(true);
+        cluster.world.wait_for(host).unwrap();
+        for name in &names {
+            let (first, then) =
+                (cluster.snapshot_block(0, name, NAME), cluster.snapshot_block(1, name, OTHER));
+            assert!(then > 0 && (first == then || first == then + 1), "{name}: {first} and {then}");
+        }
+    });
+}
+
+/// Takes a snapshot, and crashes a node at some moment: afterwards all copies have it, or none.
+fn crash_while_taking(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    let answer = Rc::new(Cell::new(None));
+    let told = Rc::clone(&answer);
+    drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), move || async move {
+        let spec = SnapshotSpec { name: "first".into(), volumes: vec![NAME.into()] };
+        told.set(Some(Control::current().create_snapshot(spec).await.is_ok()));
+    }));
+    cluster.world.run_for(Duration::from_micros(rng.below(8_000)));
+    let crashed = rng.below(2) as usize;
+    cluster.world.crash(cluster.servers[crashed]);
+    cluster.world.run_for(Duration::from_secs(rng.below(8)));
+    cluster.start(crashed);
+    cluster.wait_until_all_serve();
+    cluster.wait_until_in_sync(0, 2);
+    cluster.world.run_for(Duration::from_secs(30));
+    let known = cluster.snapshots(0);
+    assert_eq!(known, cluster.snapshots(1));
+    let in_pools = cluster.snapshots_in_pool(0) + cluster.snapshots_in_pool(1);
+    match known.as_slice() {
+        [] => assert_eq!((in_pools, answer.get().unwrap_or(false)), (0, false)),
+        [(_, SnapshotState::Complete)] => {
+            assert_ne!(answer.get(), Some(false), "it was refused, and exists");
+            let status = cluster.control(0, |control| async move { control.snapshot("first").unwrap() });
+            let recorded = has(&status).into_iter().filter(|has| *has).count();
+            assert!(recorded > 0 && in_pools == recorded, "{in_pools} have it, {recorded} should");
+        }
+        other => panic!("it is neither taken nor undone: {other:?}"),
+    }
+}
+
+#[test]
+fn a_crash_while_it_is_taken_leaves_a_snapshot_everywhere_or_nowhere() {
+    each_seed(24, crash_while_taking);
+}
+
+/// The node that coordinates has written the entry, and is gone: the snapshot is undone.
+#[test]
+fn a_copy_takes_no_snapshot_in_another_epoch_and_none_that_was_undone() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    let volume = cluster.shown(0).unwrap().entry;
+    let copies = volume.copies.iter().map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect();
+    let of = SnapshotOf { id: volume.id.clone(), name: volume.name.clone(), size: volume.size, copies };
+    let entry = SnapshotEntry {
+        number: 1,
+        name: "first".into(),
+        at: 0,
+        node: 1,
+        incarnation: 0,
+        state: SnapshotState::Preparing,
+        volumes: vec![of],
+        pause_us: 0,
+        held: false,
+    };
+    cluster.control(0, move |control| async move {
+        let transaction = Reconciler::transaction().put(&entry.key(), json(&entry));
+        control.reconciler().unwrap().commit(transaction).await.unwrap();
+    });
+    let mark = |epoch: u64| {
+        let volumes = vec![(volume.id.clone(), Some(epoch))];
+        cluster.control(0, move |control| async move {
+            let reconciler = control.reconciler().unwrap();
+            let ask = Ask::Snapshot { number: 1, step: SnapshotStep::Mark { volumes } };
+            reconciler.ask(reconciler.me(), ask).await.map(drop)
+        })
+    };
+    let refused = mark(volume.epoch + 1);
+    let Err(ClusterError::Refused { reason: Refused::NoSnapshot { obstacle, .. }, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!((obstacle, cluster.snapshots_in_pool(0)), (SnapshotObstacle::Changed, 0));
+    mark(volume.epoch).unwrap();
+    assert_eq!(cluster.snapshots_in_pool(0), 1);
+    cluster.world.run_for(Duration::from_secs(10));
+    assert_eq!((cluster.snapshots(1), cluster.snapshots_in_pool(0)), (vec![], 0));
+    assert!(mark(volume.epoch).is_err(), "that question was late");
+    assert_eq!(cluster.snapshots_in_pool(0), 0);
+}
+
+#[test]
+fn a_node_that_was_down_neither_loses_nor_resurrects_a_snapshot() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Log, 2);
+        cluster.take(0, &[NAME], "both").unwrap();
+        cluster.take(0, &[NAME], "deleted").unwrap();
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(5));
+        assert_eq!(cluster.in_sync(0), 1);
+        let taken = cluster.take(0, &[NAME], "alone").unwrap();
+        assert_eq!(has(&taken), [true, false]);
+        cluster.delete_snapshot(0, "deleted").unwrap();
+        cluster.world.run_for(Duration::from_secs(5));
+        let deleted = ("deleted".to_owned(), SnapshotState::Deleting);
+        assert!(cluster.snapshots(0).contains(&deleted), "the other node may still have it");
+        cluster.start(1);
+        cluster.wait_until_all_serve();
+        cluster.wait_until_in_sync(0, 2);
+        cluster.world.run_for(Duration::from_secs(10));
+        let names = |index| {
+            let all = cluster.snapshots(index);
+            assert!(all.iter().all(|(_, state)| *state == SnapshotState::Complete), "{all:?}");
+            all.into_iter().map(|(name, _)| name).collect::<Vec<String>>()
+        };
+        assert_eq!((names(0), names(1)), (vec!["both".into(), "alone".into()], names(0)));
+        assert_eq!((cluster.snapshots_in_pool(0), cluster.snapshots_in_pool(1)), (2, 1));
+        // Only the first copy has all of them.
+        let remove =
+            |node| cluster.control(0, move |control| async move { control.remove_copy(NAME, node).await });
+        let refused = remove(1);
+        assert!(
+            matches!(&refused, Err(ControlError::OnlyCopyOfSnapshot { snapshot, .. }) if snapshot == "alone"),
+            "{refused:?}"
+        );
+        cluster.delete_snapshot(1, "alone").unwrap();
+        remove(1).unwrap();
+        // The other copy still has the rest.
+        cluster.world.run_for(Duration::from_secs(5));
+        assert_eq!((cluster.snapshots_in_pool(0), cluster.snapshots_in_pool(1)), (0, 1));
+        assert!(matches!(remove(2), Err(ControlError::OnlyInSync { .. })));
+    });
+}
+
+#[test]
+fn what_cannot_have_snapshots_is_refused_and_what_has_some_stays() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    let refused = cluster.take(1, &[NAME], "first");
+    assert!(matches!(&refused, Err(ControlError::NoSnapshotsOfKind(name)) if name == NAME), "{refused:?}");
+    assert!(cluster.snapshots(0).is_empty());
+    cluster.add_other_volume();
+    let refused = cluster.take(1, &[OTHER, NAME], "first");
+    assert!(matches!(refused, Err(ControlError::NoSnapshotsOfKind(_))), "all of them, or none");
+    assert!(cluster.take(1, &[], "first").is_err() && cluster.take(1, &["none"], "first").is_err());
+
+    cluster.take(1, &[OTHER], "first").unwrap();
+    cluster.control(0, |control| async move {
+        let converted = control.convert_volume(OTHER, VolumeKind::Thick).await.map(drop);
+        assert!(matches!(converted, Err(ControlError::HasSnapshots { count: 1, .. })), "{converted:?}");
+        let deleted = control.delete_volume(OTHER, true).await;
+        assert!(matches!(deleted, Err(ControlError::HasSnapshots { .. })), "{deleted:?}");
+        control.set_snapshot_hold("first", true).await.unwrap();
+        let deleted = control.delete_snapshot("1").await;
+        assert!(matches!(deleted, Err(ControlError::SnapshotHeld(_))), "{deleted:?}");
+        assert!(!control.set_snapshot_hold("first", false).await.unwrap().entry.held);
+        control.delete_snapshot("1").await.unwrap();
+        control.delete_volume(OTHER, true).await.unwrap();
+    });
+    // Neither is left in the record.
+    cluster.world.run_for(Duration::from_secs(10));
+    assert!(cluster.snapshots(1).is_empty());
+}
+
+#[test]
+fn snapshots_move_with_the_pool_of_a_sole_copy() {
+    let cluster = Cluster::new(1, 2, 1);
+    cluster.control(0, |control| async move {
+        let new = new_volume(POOL, Shape { kind: VolumeKind::Log, ..Shape::thick() });
+        let copies = Some(Placement::Count(1));
+        control.create_volume(node::control::NewVolume { copies, ..new }).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(3));
+    assert_eq!(has(&cluster.take(1, &[NAME], "first").unwrap()), [true]);
+    cluster.control(0, |control| async move { control.export_pool(POOL).await.unwrap() });
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.snapshots(1).len(), 1, "its pool is elsewhere");
+    let (image, moved) = (cluster.image(0), "/dev/moved");
+    cluster.world.put_disk(cluster.servers[1], moved, image);
+    cluster.control(1, move |control| async move {
+        let (paths, name) = (vec![moved.into()], Some("moved".into()));
+        control.import_pool(node::control::ImportSpec { paths, name, force: false }).await.map(drop).unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(5));
+    let status = cluster.control(0, |control| async move { control.snapshot("first").unwrap() });
+    assert_eq!(status.volumes[0].copies, [(2, true)]);
+    assert_eq!(cluster.snapshot_block(1, "first", NAME), 0);
+    cluster.delete_snapshot(0, "first").unwrap();
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!((cluster.snapshots_in_pool(1), cluster.snapshots(0)), (0, vec![]));
+}
+
+/// A disk that is slow makes hosts wait, but not for longer than the limit.
+#[test]
+fn a_snapshot_that_would_hold_hosts_for_too_long_is_not_taken() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    let slow = Duration::from_millis(800)..Duration::from_millis(801);
+    let latency = DiskLatency { write: slow, ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[1], DISK, latency);
+    let (client, portal) = (cluster.client("host"), cluster.portal(0));
+    let host = cluster.world.spawn_on(client, CoreId(0), move || async move {
+        let session = log_in(portal, "host").await.unwrap();
+        write(&session, 0, 1).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_millis(200));
+    let began = cluster.world.now();
+    let refused = cluster.take(0, &[NAME], "first");
+    assert!(matches!(refused, Err(ControlError::SnapshotTooSlow { limit_ms: 500 })), "{refused:?}");
+    assert!(cluster.world.now() - began < Duration::from_secs(2), "hosts continue");
+    cluster.world.wait_for(host).unwrap();
+    cluster.world.set_disk_latency(cluster.servers[1], DISK, DiskLatency::default());
+    cluster.world.run_for(Duration::from_secs(10));
+    assert_eq!(
+        (cluster.snapshots(0), cluster.snapshots_in_pool(0), cluster.snapshots_in_pool(1)),
+        (vec![], 0, 0)
+    );
+    cluster.take(0, &[NAME], "first").unwrap();
+}
+
+#[test]
+fn a_volume_that_has_never_had_a_second_copy_has_snapshots_too() {
+    each_seed(2, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Log, 1);
+        cluster.world.run_for(Duration::from_secs(3));
+        let (client, portal) = (cluster.client("host"), cluster.portal(0));
+        let write_one = |value: u64| {
+            cluster.world.block_on(client, CoreId(0), move || async move {
+                let session = log_in(portal, "host").await.unwrap();
+                write(&session, 0, value).await.unwrap();
+            });
+        };
+        write_one(1);
+        // By the other node, which has no copy.
+        cluster.take(1, &[NAME], "first").unwrap();
+        write_one(2);
+        assert_eq!(cluster.snapshot_block(0, "first", NAME), 1);
+        // It survives a power cut, with what had not been flushed by the host.
+        cluster.world.crash(cluster.servers[0]);
+        cluster.start(0);
+        cluster.world.run_for(Duration::from_secs(5));
+        assert_eq!(cluster.snapshot_block(0, "first", NAME), 1);
+    });
+}

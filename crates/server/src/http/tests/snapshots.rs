@@ -1,0 +1,55 @@
+use serde_json::json;
+
+use super::rig::{MIB, Rig};
+
+#[test]
+fn snapshots_come_and_go() {
+    let rig = Rig::new();
+    for (name, kind) in [("a", "log"), ("b", "log"), ("c", "thick")] {
+        let new = json!({"name": name, "kind": kind, "size": 4 * MIB, "map": false});
+        rig.post("/v1/volumes", new).json(201);
+    }
+    assert_eq!(rig.get("/v1/snapshots").json(200), json!({"items": []}));
+    let taken = rig.post("/v1/snapshots", json!({"volumes": ["b", "a"], "name": "first"})).json(201);
+    assert_eq!(
+        (&taken["number"], &taken["name"], &taken["state"]),
+        (&json!(1), &json!("first"), &json!("complete"))
+    );
+    assert_eq!((&taken["held"], taken["pause_us"].is_u64()), (&json!(false), true), "{taken}");
+    let mut volumes: Vec<&str> =
+        taken["volumes"].as_array().unwrap().iter().map(|of| of["volume"].as_str().unwrap()).collect();
+    volumes.sort_unstable();
+    assert_eq!(volumes, ["a", "b"]);
+    let copy = &taken["volumes"][0]["copies"][0];
+    assert_eq!((&copy["state"], &copy["frees"]), (&json!("present"), &json!(0)), "{copy}");
+    assert_eq!(rig.names("/v1/snapshots"), ["first"]);
+    assert_eq!(rig.names("/v1/snapshots?volume=a"), ["first"]);
+    assert!(rig.names("/v1/snapshots?volume=c").is_empty());
+    rig.get("/v1/snapshots?volume=d").refused(404, "volume_not_found");
+    for path in ["first", "1"] {
+        assert_eq!(rig.get(&format!("/v1/snapshots/{path}")).json(200)["number"], 1);
+    }
+
+    let again = rig.post("/v1/snapshots", json!({"volumes": ["a"], "name": "first"}));
+    again.refused(409, "snapshot_exists");
+    let thick = rig.post("/v1/snapshots", json!({"volumes": ["a", "c"], "name": "second"}));
+    assert!(thick.refused(409, "snapshot_volume_kind")["hint"].as_str().unwrap().contains("--kind log"));
+    rig.post("/v1/snapshots", json!({"volumes": [], "name": "second"})).refused(422, "field_invalid");
+    rig.post("/v1/snapshots", json!({"volumes": ["a"], "name": "2"})).refused(422, "field_invalid");
+    rig.post("/v1/snapshots", json!({"volumes": ["a"], "name": "a b"})).refused(422, "name_invalid");
+    rig.delete("/v1/volumes/a").refused(409, "volume_has_snapshots");
+    rig.post("/v1/volumes/a/convert", json!({"kind": "thick"})).refused(409, "volume_has_snapshots");
+
+    assert_eq!(rig.patch("/v1/snapshots/1", json!({"held": true})).json(200)["held"], true);
+    for query in ["", "?dry_run=true"] {
+        rig.delete(&format!("/v1/snapshots/first{query}")).refused(409, "snapshot_held");
+    }
+    assert_eq!(rig.patch("/v1/snapshots/first", json!({"held": false})).json(200)["held"], false);
+    let would = rig.delete("/v1/snapshots/first?dry_run=true").json(200)["would"].clone();
+    assert_eq!(would.as_array().unwrap().len(), 2, "{would}");
+    assert_eq!(rig.names("/v1/snapshots"), ["first"], "nothing was done");
+    rig.delete("/v1/snapshots/first").empty(204);
+    rig.delete("/v1/snapshots/none").refused(404, "snapshot_not_found");
+    // Its volumes can go, although their space may not be free yet.
+    rig.delete("/v1/volumes/a").empty(204);
+}

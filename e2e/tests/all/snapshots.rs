@@ -1,0 +1,77 @@
+//! Snapshots while a host writes, and nodes are killed.
+
+use std::thread;
+use std::time::Duration;
+
+use e2e::Node;
+
+use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
+use crate::first_copy::written_while;
+use crate::set_back::expect;
+
+/// Until a node that returns has deleted what was deleted meanwhile, on a slow and busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The snapshots that a node lists, with their states.
+fn listed(node: &Node) -> Vec<(String, String)> {
+    let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+    let list = node.ursa_json(&["snapshot", "list", "demo"]);
+    let items = list["items"].as_array().expect("a list").clone();
+    items.iter().map(|item| (text(&item["name"]), text(&item["state"]))).collect()
+}
+
+#[test]
+fn snapshots_are_taken_while_a_host_writes_and_survive_kills() {
+    let mut nodes = cluster_of_three();
+    let create =
+        ["volume", "create", "demo", "--size", "64M", "--kind", "log", "--on", "1,2", "--target", TARGET];
+    nodes[0].ursa(&create).expect_ok();
+    wait_until_in_sync(&nodes[0], "demo");
+    let (first, others) = nodes.split_at_mut(1);
+    let last = written_while(&first[0], || {
+        for (number, node) in [&others[1], &first[0], &others[0]].into_iter().enumerate() {
+            let name = format!("s{number}");
+            let taken = node.ursa_json(&["snapshot", "create", "demo", "--name", &name]);
+            let pause = taken["pause_us"].as_u64().expect("it is measured");
+            println!("hosts had to wait for {pause} us");
+            assert!(pause < 500_000, "{taken}");
+        }
+        others[0].kill();
+        // It is excluded first.
+        wait(LIMIT, "a snapshot without the other node", || {
+            first[0].ursa(&["snapshot", "create", "demo", "--name", "alone"]).ok()
+        });
+        first[0].ursa(&["snapshot", "delete", "s1", "--yes"]).expect_ok();
+        thread::sleep(Duration::from_secs(2));
+        assert!(listed(&first[0]).contains(&("s1".into(), "deleting".into())));
+        others[0].restart();
+        wait_until_in_sync(&first[0], "demo");
+    });
+    let names = |node: &Node| listed(node).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    for node in &nodes {
+        wait(LIMIT, "the deleted snapshot is gone", || names(node) == ["s0", "s2", "alone"]);
+    }
+    let shown = nodes[2].ursa_json(&["snapshot", "show", "alone"]);
+    let states: Vec<&str> = shown["volumes"][0]["copies"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|copy| copy["state"].as_str().expect("a text"))
+        .collect();
+    assert_eq!(states, ["present", "absent"]);
+    let removed = nodes[0].ursa(&["volume", "copy", "remove", "demo", "--on", "1", "--yes"]);
+    assert!(!removed.ok() && removed.output.contains("alone"), "{}", removed.output);
+
+    // After the power of all nodes has failed, everything is there.
+    nodes.iter_mut().for_each(Node::kill);
+    nodes.iter_mut().for_each(Node::restart);
+    wait_until_in_sync(&nodes[0], "demo");
+    wait(LIMIT, "all snapshots are there", || {
+        let shown = nodes[0].ursa_json(&["snapshot", "show", "s0"]);
+        let copies = shown["volumes"][0]["copies"].as_array().expect("a list").clone();
+        copies.iter().all(|copy| copy["state"] == "present")
+    });
+    expect(&nodes[1], last);
+    nodes[0].ursa(&["snapshot", "delete", "s0", "s2", "alone", "--yes"]).expect_ok();
+    wait(LIMIT, "all snapshots are deleted", || listed(&nodes[0]).is_empty());
+}
