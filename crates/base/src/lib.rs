@@ -5,6 +5,7 @@ mod buf;
 mod canary;
 mod crc;
 mod error;
+mod numbered;
 mod rng;
 mod send_batch;
 mod time;

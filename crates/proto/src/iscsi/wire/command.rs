@@ -8,16 +8,16 @@ use super::{
     Ahs, AhsSegments, HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers, is_immediate,
 };
 
-/// How a task is queued (RFC 7143 11.3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum TaskAttribute {
-    Untagged = 0,
-    Simple = 1,
-    Ordered = 2,
-    HeadOfQueue = 3,
-    Aca = 4,
+base::numbered! {
+    /// How a task is queued (RFC 7143 11.3.1).
+    #[allow(missing_docs)]
+    pub enum TaskAttribute: u8 {
+        Untagged = 0,
+        Simple = 1,
+        Ordered = 2,
+        HeadOfQueue = 3,
+        Aca = 4,
+    }
 }
 
 /// A SCSI command.
@@ -58,14 +58,7 @@ impl ScsiCommand {
             is_final: header[1] & 0x80 != 0,
             read: header[1] & 0x40 != 0,
             write: header[1] & 0x20 != 0,
-            attribute: match header[1] & 0x07 {
-                0 => TaskAttribute::Untagged,
-                1 => TaskAttribute::Simple,
-                2 => TaskAttribute::Ordered,
-                3 => TaskAttribute::HeadOfQueue,
-                4 => TaskAttribute::Aca,
-                _ => return Err(HeaderError::Field("ATTR")),
-            },
+            attribute: TaskAttribute::from_number(header[1] & 0x07).ok_or(HeaderError::Field("ATTR"))?,
             lun: get_lun(header),
             initiator_tag: get_initiator_tag(header),
             expected_length: get_u32(header, 20),

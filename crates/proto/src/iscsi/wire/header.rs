@@ -36,55 +36,29 @@ pub struct SerialNumbers {
     pub max_cmd_sn: Serial,
 }
 
-/// What a PDU is (RFC 7143 11.2.1.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum Opcode {
-    NopOut = 0x00,
-    ScsiCommand = 0x01,
-    TaskRequest = 0x02,
-    LoginRequest = 0x03,
-    TextRequest = 0x04,
-    DataOut = 0x05,
-    LogoutRequest = 0x06,
-    Snack = 0x10,
-    NopIn = 0x20,
-    ScsiResponse = 0x21,
-    TaskResponse = 0x22,
-    LoginResponse = 0x23,
-    TextResponse = 0x24,
-    DataIn = 0x25,
-    LogoutResponse = 0x26,
-    R2t = 0x31,
-    AsyncMessage = 0x32,
-    Reject = 0x3f,
-}
-
-impl Opcode {
-    /// The opcode with this number, if there is one.
-    pub const fn from_number(number: u8) -> Option<Opcode> {
-        Some(match number {
-            0x00 => Opcode::NopOut,
-            0x01 => Opcode::ScsiCommand,
-            0x02 => Opcode::TaskRequest,
-            0x03 => Opcode::LoginRequest,
-            0x04 => Opcode::TextRequest,
-            0x05 => Opcode::DataOut,
-            0x06 => Opcode::LogoutRequest,
-            0x10 => Opcode::Snack,
-            0x20 => Opcode::NopIn,
-            0x21 => Opcode::ScsiResponse,
-            0x22 => Opcode::TaskResponse,
-            0x23 => Opcode::LoginResponse,
-            0x24 => Opcode::TextResponse,
-            0x25 => Opcode::DataIn,
-            0x26 => Opcode::LogoutResponse,
-            0x31 => Opcode::R2t,
-            0x32 => Opcode::AsyncMessage,
-            0x3f => Opcode::Reject,
-            _ => return None,
-        })
+base::numbered! {
+    /// What a PDU is (RFC 7143 11.2.1.2).
+    #[derive(PartialOrd, Ord)]
+    #[allow(missing_docs)]
+    pub enum Opcode: u8 {
+        NopOut = 0x00,
+        ScsiCommand = 0x01,
+        TaskRequest = 0x02,
+        LoginRequest = 0x03,
+        TextRequest = 0x04,
+        DataOut = 0x05,
+        LogoutRequest = 0x06,
+        Snack = 0x10,
+        NopIn = 0x20,
+        ScsiResponse = 0x21,
+        TaskResponse = 0x22,
+        LoginResponse = 0x23,
+        TextResponse = 0x24,
+        DataIn = 0x25,
+        LogoutResponse = 0x26,
+        R2t = 0x31,
+        AsyncMessage = 0x32,
+        Reject = 0x3f,
     }
 }
 

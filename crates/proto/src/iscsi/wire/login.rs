@@ -5,35 +5,26 @@ use super::header::{
 };
 use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers};
 
-/// A stage of the login: the values of CSG and NSG (11.12.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum Stage {
-    SecurityNegotiation = 0,
-    OperationalNegotiation = 1,
-    FullFeaturePhase = 3,
-}
-
-impl Stage {
-    fn from_bits(bits: u8, field: &'static str) -> Result<Stage, HeaderError> {
-        match bits & 0x03 {
-            0 => Ok(Stage::SecurityNegotiation),
-            1 => Ok(Stage::OperationalNegotiation),
-            3 => Ok(Stage::FullFeaturePhase),
-            _ => Err(HeaderError::Field(field)),
-        }
+base::numbered! {
+    /// A stage of the login: the values of CSG and NSG (11.12.3).
+    #[derive(PartialOrd, Ord)]
+    #[allow(missing_docs)]
+    pub enum Stage: u8 {
+        SecurityNegotiation = 0,
+        OperationalNegotiation = 1,
+        FullFeaturePhase = 3,
     }
 }
 
 /// Decodes the T, C, CSG and NSG fields: next stage, whether text continues, current stage.
 fn decode_flags(header: &[u8; HEADER_LEN]) -> Result<(Option<Stage>, bool, Stage), HeaderError> {
     let more = header[1] & 0x40 != 0;
-    let current = Stage::from_bits(header[1] >> 2, "CSG")?;
+    let stage = |bits: u8, field| Stage::from_number(bits & 0x03).ok_or(HeaderError::Field(field));
+    let current = stage(header[1] >> 2, "CSG")?;
     let transit = match header[1] & 0x80 {
         0 => None,
         _ if more => return Err(HeaderError::Field("T and C bits")),
-        _ => Some(Stage::from_bits(header[1], "NSG")?),
+        _ => Some(stage(header[1], "NSG")?),
     };
     if current == Stage::FullFeaturePhase || transit.is_some_and(|next| next <= current) {
         return Err(HeaderError::Field("CSG and NSG"));

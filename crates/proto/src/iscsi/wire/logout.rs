@@ -5,14 +5,14 @@ use super::header::{
 };
 use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers, is_immediate};
 
-/// What to close, and why (RFC 7143 11.14.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum LogoutReason {
-    CloseSession = 0,
-    CloseConnection = 1,
-    RemoveForRecovery = 2,
+base::numbered! {
+    /// What to close, and why (RFC 7143 11.14.1).
+    #[allow(missing_docs)]
+    pub enum LogoutReason: u8 {
+        CloseSession = 0,
+        CloseConnection = 1,
+        RemoveForRecovery = 2,
+    }
 }
 
 /// The initiator asks to log out.
@@ -40,12 +40,7 @@ impl LogoutRequest {
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LogoutRequest, HeaderError> {
         Ok(LogoutRequest {
             immediate: is_immediate(header),
-            reason: match header[1] & 0x7f {
-                0 => LogoutReason::CloseSession,
-                1 => LogoutReason::CloseConnection,
-                2 => LogoutReason::RemoveForRecovery,
-                _ => return Err(HeaderError::Field("Reason Code")),
-            },
+            reason: LogoutReason::from_number(header[1] & 0x7f).ok_or(HeaderError::Field("Reason Code"))?,
             initiator_tag: get_initiator_tag(header),
             cid: get_u16(header, 20),
             cmd_sn: get_serial(header, 24),
@@ -64,15 +59,15 @@ impl LogoutRequest {
     }
 }
 
-/// The result of a logout (RFC 7143 11.15.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum LogoutResult {
-    Closed = 0,
-    CidNotFound = 1,
-    RecoveryNotSupported = 2,
-    CleanupFailed = 3,
+base::numbered! {
+    /// The result of a logout (RFC 7143 11.15.1).
+    #[allow(missing_docs)]
+    pub enum LogoutResult: u8 {
+        Closed = 0,
+        CidNotFound = 1,
+        RecoveryNotSupported = 2,
+        CleanupFailed = 3,
+    }
 }
 
 /// The response to a logout request.
@@ -97,13 +92,7 @@ impl LogoutResponse {
     /// A response that does not exist.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LogoutResponse, HeaderError> {
         Ok(LogoutResponse {
-            result: match header[2] {
-                0 => LogoutResult::Closed,
-                1 => LogoutResult::CidNotFound,
-                2 => LogoutResult::RecoveryNotSupported,
-                3 => LogoutResult::CleanupFailed,
-                _ => return Err(HeaderError::Field("Response")),
-            },
+            result: LogoutResult::from_number(header[2]).ok_or(HeaderError::Field("Response"))?,
             initiator_tag: get_initiator_tag(header),
             numbers: get_serial_numbers(header),
             time2wait: get_u16(header, 40),

@@ -3,21 +3,22 @@
 use super::header::{get_serial_numbers, get_u32, put_serial_numbers, put_u32, start};
 use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, SerialNumbers};
 
-/// Why a PDU was rejected (RFC 7143 11.17.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum RejectReason {
-    DataDigestError = 0x02,
-    SnackReject = 0x03,
-    ProtocolError = 0x04,
-    CommandNotSupported = 0x05,
-    TooManyImmediateCommands = 0x06,
-    TaskInProgress = 0x07,
-    InvalidDataAck = 0x08,
-    InvalidPduField = 0x09,
-    OutOfResources = 0x0a,
-    WaitingForLogout = 0x0c,
+base::numbered! {
+    /// Why a PDU was rejected (RFC 7143 11.17.1).
+    #[derive(PartialOrd, Ord)]
+    #[allow(missing_docs)]
+    pub enum RejectReason: u8 {
+        DataDigestError = 0x02,
+        SnackReject = 0x03,
+        ProtocolError = 0x04,
+        CommandNotSupported = 0x05,
+        TooManyImmediateCommands = 0x06,
+        TaskInProgress = 0x07,
+        InvalidDataAck = 0x08,
+        InvalidPduField = 0x09,
+        OutOfResources = 0x0a,
+        WaitingForLogout = 0x0c,
+    }
 }
 
 /// The target has rejected a PDU; the data segment contains the PDU's header.
@@ -38,19 +39,7 @@ impl Reject {
     /// A reason that does not exist.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<Reject, HeaderError> {
         Ok(Reject {
-            reason: match header[2] {
-                0x02 => RejectReason::DataDigestError,
-                0x03 => RejectReason::SnackReject,
-                0x04 => RejectReason::ProtocolError,
-                0x05 => RejectReason::CommandNotSupported,
-                0x06 => RejectReason::TooManyImmediateCommands,
-                0x07 => RejectReason::TaskInProgress,
-                0x08 => RejectReason::InvalidDataAck,
-                0x09 => RejectReason::InvalidPduField,
-                0x0a => RejectReason::OutOfResources,
-                0x0c => RejectReason::WaitingForLogout,
-                _ => return Err(HeaderError::Field("Reason")),
-            },
+            reason: RejectReason::from_number(header[2]).ok_or(HeaderError::Field("Reason"))?,
             numbers: get_serial_numbers(header),
             data_sn: get_u32(header, 36),
         })

@@ -1,0 +1,27 @@
+//! Enums whose variants have numbers.
+
+/// Defines enums whose variants have numbers, and `from_number`, which finds the variant with a number.
+#[macro_export]
+macro_rules! numbered {
+    ($(
+        $(#[$attribute:meta])*
+        $vis:vis enum $name:ident: $repr:ident { $($variant:ident = $number:literal),+ $(,)? }
+    )+) => { $(
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr($repr)]
+        $vis enum $name {
+            $($variant = $number,)+
+        }
+
+        impl $name {
+            /// The variant with this number, if there is one.
+            $vis const fn from_number(number: $repr) -> Option<$name> {
+                match number {
+                    $($number => Some($name::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    )+ };
+}
