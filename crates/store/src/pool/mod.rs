@@ -253,8 +253,7 @@ impl Pool {
     /// # Errors
     /// Any failure to write the metadata.
     pub async fn set_mark(&self, mark: PoolMark, set_back: bool) -> Result<(), StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.set_mark(mark, set_back).await }).await
+        to_the_end(Rc::clone(&self.0).set_mark(mark, set_back)).await
     }
 
     /// Whether [`Pool::vouch_for`] was called since the pool was opened, and since [`Pool::doubt`].
@@ -314,8 +313,7 @@ impl Pool {
     /// # Errors
     /// [`StoreError::NameInvalid`], or any failure to write the metadata.
     pub async fn rename(&self, name: &str) -> Result<(), StoreError> {
-        let (inner, name) = (Rc::clone(&self.0), name.to_owned());
-        to_the_end(async move { inner.rename(name).await }).await
+        to_the_end(Rc::clone(&self.0).rename(name.to_owned())).await
     }
 
     /// Adds a disk to the pool while it is in use.
@@ -327,8 +325,7 @@ impl Pool {
     /// The disk cannot be opened, is too small, or holds data ([`StoreError::NotEmpty`]); the pool has the
     /// maximum number of disks; or a write failed.
     pub async fn add_disk(&self, disk: NewDisk, wipe: bool) -> Result<(), StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.add_disk(disk, wipe).await }).await
+        to_the_end(Rc::clone(&self.0).add_disk(disk, wipe)).await
     }
 
     /// What [`Pool::add_disk`] would overwrite on a disk. Nothing is written.
@@ -360,8 +357,7 @@ impl Pool {
     /// [`StoreError::NoSuchDisk`], [`StoreError::OnlyDisk`], [`StoreError::DiskInUse`], or any failure to
     /// write the metadata. That the disk could not be wiped is no error: it is not part of the pool any more.
     pub async fn remove_disk(&self, path: &Path) -> Result<(), StoreError> {
-        let (inner, path) = (Rc::clone(&self.0), path.to_owned());
-        to_the_end(async move { inner.remove_disk(path).await }).await
+        to_the_end(Rc::clone(&self.0).remove_disk(path.to_owned())).await
     }
 
     /// Checks whether [`Pool::remove_disk`] could remove a disk. Nothing is written.
@@ -377,8 +373,7 @@ impl Pool {
     /// # Errors
     /// [`StoreError::NotGrown`], or any failure to write.
     pub async fn grow(&self) -> Result<Vec<GrownDisk>, StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.grow().await }).await
+        to_the_end(Rc::clone(&self.0).grow()).await
     }
 
     /// Checks whether [`Pool::grow`] would find additional space, and where. Nothing is written.
@@ -404,8 +399,7 @@ impl Pool {
     /// # Errors
     /// [`StoreError::VolumeOpen`], or any failure to write the metadata.
     pub async fn export(&self) -> Result<(), StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.export().await }).await
+        to_the_end(Rc::clone(&self.0).export()).await
     }
 
     /// Waits until no change is under way.
@@ -495,12 +489,15 @@ impl Inner {
         Rc::clone(&self.layout.borrow())
     }
 
+    /// Checks whether a change could begin now.
+    fn changeable(&self) -> Result<(), StoreError> {
+        self.writable()?;
+        if self.closing.get() { Err(StoreError::Exported(self.id)) } else { Ok(()) }
+    }
+
     /// Begins a change, if the pool accepts changes.
     fn begin_change(self: &Rc<Inner>) -> Result<Change, StoreError> {
-        self.writable()?;
-        if self.closing.get() {
-            return Err(StoreError::Exported(self.id));
-        }
+        self.changeable()?;
         self.changes.set(self.changes.get() + 1);
         Ok(Change(Rc::clone(self)))
     }
