@@ -31,8 +31,6 @@ impl Confirm {
     /// something.
     ///
     /// `what` is a sentence without a full stop.
-    ///
-    /// # Errors [`CliError::Declined`], [`CliError::Unconfirmed`].
     pub fn go_on(&self, what: &str, destroys: bool) -> Result<bool, CliError> {
         if self.yes || !destroys {
             return Ok(true);

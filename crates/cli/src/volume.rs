@@ -295,8 +295,6 @@ impl Command {
 
 impl Create {
     /// The request to create the volume.
-    ///
-    /// # Errors [`CliError::CopiesOnNodes`].
     fn request(self) -> Result<VolumeCreate, CliError> {
         let (copies, nodes) = match (self.copies, self.on) {
             (copies, on) if on.is_empty() => (copies, None),

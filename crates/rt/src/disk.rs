@@ -120,9 +120,6 @@ enum Inner {
 
 impl Disk {
     /// Opens `path`, and locks it against all other openers except [`Disk::share`].
-    ///
-    /// # Errors
-    /// See [`OpenError`].
     pub async fn open(path: &Path, options: OpenOptions) -> Result<Disk, OpenError> {
         if sim::is_current() {
             sim::Disk::open(path, options).await.map(Inner::Sim).map(Disk)
@@ -133,9 +130,6 @@ impl Disk {
 
     /// Checks whether a file of `size` bytes could be created at `path` ([`OpenOptions::create`]), as far as
     /// possible without creating it.
-    ///
-    /// # Errors
-    /// As [`Disk::open`].
     pub fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
         if sim::is_current() {
             sim::Disk::check_new(path, size, reserve)
@@ -163,9 +157,6 @@ impl Disk {
     ///
     /// Its name is gone at once, and its space when nobody has it open any more. If `path` is another file by
     /// now, that file stays.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn remove(self, path: &Path) -> io::Result<()> {
         match self.0 {
             Inner::Uring(disk) => disk.remove(path),
@@ -184,9 +175,6 @@ impl Disk {
     /// The size in bytes that the file or block device has now.
     ///
     /// It may differ from [`Disk::size`], which stays as it was when the disk was opened.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn present_size(&self) -> io::Result<u64> {
         match &self.0 {
             Inner::Uring(disk) => disk.present_size(),
@@ -261,9 +249,6 @@ impl Disk {
     ///
     /// The write is durable with the next flush. A failure latches nothing, because other blocks are
     /// unchanged, and nobody was told anything about these blocks that they do not hold.
-    ///
-    /// # Errors
-    /// All of [`DiskError`].
     pub async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
         match &self.0 {
             Inner::Uring(disk) => disk.rewrite(offset, data).await,

@@ -690,17 +690,11 @@ pub fn named(name: &str) -> Options {
 /// Logs in to one node and takes the unit attentions of the unit.
 ///
 /// A unit that rejects writes, because its disk failed, is no error: it can still be read.
-///
-/// # Errors
-/// Those of the initiator.
 pub async fn log_in(portal: SocketAddr, lun: Lun, name: &str) -> Result<Session, Error> {
     log_in_as(portal, lun, &named(name)).await
 }
 
 /// As [`log_in`], with these options.
-///
-/// # Errors
-/// Those of the initiator.
 pub async fn log_in_as(portal: SocketAddr, lun: Lun, options: &Options) -> Result<Session, Error> {
     let session = Session::connect(portal, TARGET, options).await?;
     match session.make_ready(lun).await {

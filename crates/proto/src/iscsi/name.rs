@@ -33,9 +33,6 @@ impl IscsiName {
     /// which gives the same result for every name written with a keyboard's letters. In addition to the RFC
     /// we accept the underscore, because QEMU creates initiator names from names of virtual machines, which
     /// may contain it.
-    ///
-    /// # Errors
-    /// See [`NameError`].
     pub fn parse(text: &str) -> Result<IscsiName, NameError> {
         if text.is_empty() || text.len() > NAME_MAX {
             return Err(NameError::Length);

@@ -56,9 +56,6 @@ pub struct State {
 impl State {
     /// Runs an async function with the node's control. If the function does not find something while the node
     /// is behind the cluster's record, it runs a second time.
-    ///
-    /// # Errors
-    /// The function refuses, or the node does not run.
     pub async fn call<T, F>(
         &self,
         function: impl FnOnce(Rc<Control>) -> F + Clone + Send + 'static,
@@ -74,9 +71,6 @@ impl State {
     }
 
     /// As [`State::call`], for an object of a node: refused if that is another node than this one.
-    ///
-    /// # Errors
-    /// The function refuses, or the node does not run.
     pub async fn call_on<T, F>(
         &self,
         node: Option<u16>,

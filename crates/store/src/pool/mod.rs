@@ -194,9 +194,6 @@ impl Pool {
     /// Checks whether [`Pool::create`] could create such a pool, and returns what it would overwrite.
     ///
     /// Finds what can be found without doing it; nothing is written.
-    ///
-    /// # Errors
-    /// As for [`Pool::create`].
     pub async fn check_create(
         disks: &[NewDisk],
         name: &str,
@@ -207,9 +204,6 @@ impl Pool {
 
     /// Checks whether [`Pool::open`] could open the pool of these disks, and describes it. Nothing is
     /// written.
-    ///
-    /// # Errors
-    /// As for [`Pool::open`].
     pub async fn check_open(paths: &[PathBuf], options: &OpenPool) -> Result<FoundPool, StoreError> {
         open::check(paths, options).await
     }
@@ -377,9 +371,6 @@ impl Pool {
     }
 
     /// Checks whether [`Pool::grow`] would find additional space, and where. Nothing is written.
-    ///
-    /// # Errors
-    /// As for [`Pool::grow`].
     pub fn check_growth(&self) -> Result<Vec<GrownDisk>, StoreError> {
         self.0.check_growth()
     }

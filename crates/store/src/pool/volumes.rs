@@ -189,9 +189,6 @@ impl Pool {
     }
 
     /// Like [`Pool::create_volume`]; reports its progress to `watch`.
-    ///
-    /// # Errors
-    /// As for [`Pool::create_volume`].
     pub async fn create_volume_watched(
         &self,
         spec: VolumeSpec,
@@ -212,9 +209,6 @@ impl Pool {
     }
 
     /// Like [`Pool::grow_volume`]; reports its progress to `watch`.
-    ///
-    /// # Errors
-    /// As for [`Pool::grow_volume`].
     pub async fn grow_volume_watched(
         &self,
         id: VolumeId,
@@ -271,9 +265,6 @@ impl Pool {
     }
 
     /// Like [`Pool::delete_volume`]; reports its progress to `watch`.
-    ///
-    /// # Errors
-    /// As for [`Pool::delete_volume`].
     pub async fn delete_volume_watched(&self, id: VolumeId, watch: ZeroingWatch) -> Result<(), StoreError> {
         to_the_end(Rc::clone(&self.0).delete_volume(id, watch)).await
     }
@@ -380,9 +371,6 @@ impl Pool {
     }
 
     /// What [`Pool::set_lu_state`] stored last; empty if it was never called.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSuchVolume`].
     pub fn lu_state(&self, id: VolumeId) -> Result<Vec<u8>, StoreError> {
         Ok(self.0.entry(id)?.lu_state.clone())
     }

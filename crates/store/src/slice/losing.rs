@@ -47,9 +47,6 @@ impl Slice {
     /// the list needs its place. Returns whether all of them are noted: if the list is full
     /// ([`crate::LOST_UNITS_MAX`]), some are not.
     ///
-    /// # Errors
-    /// As for [`Slice::lose`].
-    ///
     /// # Panics
     /// If the volume is not a copy.
     pub async fn hold(&self, ranges: &[(ByteOffset, ByteLen)]) -> Result<bool, SliceError> {
@@ -86,9 +83,6 @@ impl Slice {
     /// Forgets durably what this copy holds, and which copies hold what is lost here.
     ///
     /// Used when this copy's data has a different history from that of the others.
-    ///
-    /// # Errors
-    /// As for [`Slice::lose`].
     pub async fn hold_nothing(&self) -> Result<(), SliceError> {
         if self.map_pages() == 0 {
             return Ok(());

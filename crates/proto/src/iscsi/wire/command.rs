@@ -49,9 +49,6 @@ pub struct ScsiCommand {
 
 impl ScsiCommand {
     /// Decodes a header with this opcode. [`ScsiCommand::ahs`] decodes the additional header segments.
-    ///
-    /// # Errors
-    /// A task attribute that does not exist.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<ScsiCommand, HeaderError> {
         Ok(ScsiCommand {
             immediate: is_immediate(header),

@@ -119,9 +119,6 @@ impl Framing {
     }
 
     /// Returns the first PDU in `bytes` and its total length, or `None` if it has not arrived completely.
-    ///
-    /// # Errors
-    /// As for [`Framing::check_header`].
     #[inline]
     pub fn split<'a>(&self, bytes: &'a [u8]) -> Result<Option<(Pdu<'a>, usize)>, FrameError> {
         let Some(extent) = self.check_header(bytes)? else { return Ok(None) };

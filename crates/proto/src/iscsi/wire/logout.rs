@@ -34,9 +34,6 @@ pub struct LogoutRequest {
 
 impl LogoutRequest {
     /// Decodes a header with this opcode.
-    ///
-    /// # Errors
-    /// A reason that does not exist.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LogoutRequest, HeaderError> {
         Ok(LogoutRequest {
             immediate: is_immediate(header),
@@ -87,9 +84,6 @@ pub struct LogoutResponse {
 
 impl LogoutResponse {
     /// Decodes a header with this opcode.
-    ///
-    /// # Errors
-    /// A response that does not exist.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LogoutResponse, HeaderError> {
         Ok(LogoutResponse {
             result: LogoutResult::from_number(header[2]).ok_or(HeaderError::Field("Response"))?,

@@ -34,9 +34,6 @@ pub struct Reject {
 
 impl Reject {
     /// Decodes a header with this opcode.
-    ///
-    /// # Errors
-    /// A reason that does not exist.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<Reject, HeaderError> {
         Ok(Reject {
             reason: RejectReason::from_number(header[2]).ok_or(HeaderError::Field("Reason"))?,

@@ -78,9 +78,6 @@ impl Disk {
     }
 
     /// See [`crate::Disk::check_new`].
-    ///
-    /// # Errors
-    /// As [`Disk::open`].
     pub fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
         let (universe, node) = universe::current();
         universe.check_new_disk(node, path, size, reserve)
@@ -92,9 +89,6 @@ impl Disk {
     }
 
     /// See [`crate::Disk::remove`].
-    ///
-    /// # Errors
-    /// None: a simulated file system does not refuse it.
     pub fn remove(self, path: &Path) -> io::Result<()> {
         let (universe, node) = universe::current();
         universe.remove_disk(node, path, self.file.disk);
@@ -138,34 +132,22 @@ impl Disk {
     }
 
     /// See [`crate::Disk::read`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, DiskError> {
         self.check_range(offset, buf.len() as u64)?;
         self.operate(|reply| Operation::Read { offset, buf, early: false, reply }).await
     }
 
     /// See [`crate::Disk::write`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn write(&self, offset: u64, data: Chain, durability: Durability) -> Result<(), DiskError> {
         self.change(offset, Content::Data(data.contiguous()), durability, true).await
     }
 
     /// See [`crate::Disk::rewrite`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
         self.change(offset, Content::Data(data), Durability::Cached, false).await
     }
 
     /// See [`crate::Disk::flush`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn flush(&self) -> Result<(), DiskError> {
         self.check_latch()?;
         // The shelf fills in what the flush covers.
@@ -175,17 +157,11 @@ impl Disk {
     }
 
     /// See [`crate::Disk::zero`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         self.change(offset, Content::Zeros(len), Durability::Cached, true).await
     }
 
     /// See [`crate::Disk::allocated`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
         self.check_range(offset, len)?;
         let (universe, _) = universe::current();
@@ -200,9 +176,6 @@ impl Disk {
     }
 
     /// See [`crate::Disk::allocate`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn allocate(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         self.check_range(offset, len)?;
         if self.file.read_only {

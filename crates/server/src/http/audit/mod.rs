@@ -50,9 +50,6 @@ pub(super) struct Deed {
 
 impl Audit {
     /// The log in this directory. If it cannot be opened, [`Audit::trouble`] reports it.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
     pub(super) fn open(directory: &Path) -> io::Result<Audit> {
         Ok(Audit { writer: Writer::start(directory)?, directory: directory.to_owned() })
     }
