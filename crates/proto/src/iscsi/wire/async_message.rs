@@ -7,7 +7,6 @@ use super::{HEADER_LEN, InitiatorTag, Opcode, SerialNumbers};
 
 /// The event (RFC 7143 11.9.1). Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum AsyncEvent {
     /// Sense data is in the data segment.
     Scsi,
@@ -28,16 +27,13 @@ pub enum AsyncEvent {
 /// An unsolicited message of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncMessage {
-    /// The event.
     pub event: AsyncEvent,
     /// The logical unit of a SCSI event.
     pub lun: [u8; 8],
-    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
 }
 
 impl AsyncMessage {
-    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> AsyncMessage {
         let [first, second, third] = [38, 40, 42].map(|at| get_u16(header, at));
         AsyncMessage {
@@ -55,7 +51,6 @@ impl AsyncMessage {
         }
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::AsyncMessage, false, 0x80, data_len);
         put_lun(&mut header, self.lun);

@@ -10,7 +10,6 @@ use super::{
 
 base::numbered! {
     /// How a task is queued (RFC 7143 11.3.1).
-    #[allow(missing_docs)]
     pub enum TaskAttribute: u8 {
         Untagged = 0,
         Simple = 1,
@@ -23,7 +22,6 @@ base::numbered! {
 /// A SCSI command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScsiCommand {
-    /// The I bit.
     pub immediate: bool,
     /// The F bit: no unsolicited data follows in Data-Out PDUs.
     pub is_final: bool,
@@ -31,17 +29,12 @@ pub struct ScsiCommand {
     pub read: bool,
     /// The W bit: data to the target is expected.
     pub write: bool,
-    /// How the task is queued.
     pub attribute: TaskAttribute,
-    /// The logical unit.
     pub lun: [u8; 8],
-    /// The task's tag.
     pub initiator_tag: InitiatorTag,
     /// Expected bytes of data: to the target if `write`, else from it.
     pub expected_length: u32,
-    /// CmdSN.
     pub cmd_sn: Serial,
-    /// ExpStatSN.
     pub exp_stat_sn: Serial,
     /// The CDB, or its first 16 bytes.
     pub cdb: [u8; 16],
@@ -98,7 +91,6 @@ impl ScsiCommand {
 /// The difference between the data transferred and the data that the initiator expected (11.4.5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residual {
-    /// No difference.
     #[default]
     None,
     /// N bytes were expected but not transferred.
@@ -137,10 +129,7 @@ impl Residual {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceResponse {
     /// The command was executed and has a SCSI status.
-    Completed {
-        /// The status byte.
-        status: u8,
-    },
+    Completed { status: u8 },
     /// The target failed (0x01), or reported a vendor-specific failure (0x80 to 0xff).
     TargetFailure(u8),
 }
@@ -148,25 +137,20 @@ pub enum ServiceResponse {
 /// The response to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScsiResponse {
-    /// Whether the command was executed, and its status.
     pub response: ServiceResponse,
     /// The residual of the command, or of the write direction if it is bidirectional.
     pub residual: Residual,
     /// The residual of a bidirectional command's read direction.
     pub read_residual: Residual,
-    /// The task's tag.
     pub initiator_tag: InitiatorTag,
     /// Copied from a SNACK; zero at error recovery level 0.
     pub snack_tag: u32,
-    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
     /// How many Data-In PDUs were sent (and R2Ts, for a bidirectional command).
     pub exp_data_sn: u32,
 }
 
 impl ScsiResponse {
-    /// Decodes a header with this opcode.
-    ///
     /// # Errors
     /// Underflow and overflow at once, or a reserved response.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<ScsiResponse, HeaderError> {

@@ -13,11 +13,9 @@ pub struct DataOut {
     pub is_final: bool,
     /// The LUN of the R2T.
     pub lun: [u8; 8],
-    /// The task's tag.
     pub initiator_tag: InitiatorTag,
     /// The tag of the R2T; reserved for unsolicited data.
     pub target_tag: TargetTag,
-    /// ExpStatSN.
     pub exp_stat_sn: Serial,
     /// The PDU's number in its sequence.
     pub data_sn: u32,
@@ -26,7 +24,6 @@ pub struct DataOut {
 }
 
 impl DataOut {
-    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> DataOut {
         DataOut {
             is_final: header[1] & 0x80 != 0,
@@ -39,7 +36,6 @@ impl DataOut {
         }
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::DataOut, false, u8::from(self.is_final) << 7, data_len);
         put_lun(&mut header, self.lun);
@@ -72,11 +68,9 @@ pub struct DataIn {
     pub status: Option<DataInStatus>,
     /// Set with the A bit, else reserved.
     pub lun: [u8; 8],
-    /// The task's tag.
     pub initiator_tag: InitiatorTag,
     /// Set with the A bit, else reserved.
     pub target_tag: TargetTag,
-    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
     /// The PDU's number in the command.
     pub data_sn: u32,
@@ -85,8 +79,6 @@ pub struct DataIn {
 }
 
 impl DataIn {
-    /// Decodes a header with this opcode.
-    ///
     /// # Errors
     /// Underflow and overflow at once, or status before the final PDU.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<DataIn, HeaderError> {
@@ -112,7 +104,6 @@ impl DataIn {
         })
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut flags = (u8::from(self.is_final) << 7) | (u8::from(self.acknowledge) << 6);
         if let Some(status) = self.status {

@@ -28,18 +28,14 @@ impl TargetTag {
 /// The sequence numbers that nearly every PDU of a target carries in bytes 24 to 35.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SerialNumbers {
-    /// StatSN.
     pub stat_sn: Serial,
-    /// ExpCmdSN.
     pub exp_cmd_sn: Serial,
-    /// MaxCmdSN.
     pub max_cmd_sn: Serial,
 }
 
 base::numbered! {
     /// What a PDU is (RFC 7143 11.2.1.2).
     #[derive(PartialOrd, Ord)]
-    #[allow(missing_docs)]
     pub enum Opcode: u8 {
         NopOut = 0x00,
         ScsiCommand = 0x01,
@@ -73,7 +69,6 @@ pub enum HeaderError {
     Field(&'static str),
 }
 
-/// The opcode's six bits.
 pub const fn opcode(header: &[u8; HEADER_LEN]) -> u8 {
     header[0] & 0x3f
 }

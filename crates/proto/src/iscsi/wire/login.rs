@@ -8,7 +8,6 @@ use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers
 base::numbered! {
     /// A stage of the login: the values of CSG and NSG (11.12.3).
     #[derive(PartialOrd, Ord)]
-    #[allow(missing_docs)]
     pub enum Stage: u8 {
         SecurityNegotiation = 0,
         OperationalNegotiation = 1,
@@ -44,7 +43,6 @@ pub struct LoginRequestPdu {
     pub transit: Option<Stage>,
     /// The C bit: the key=value pairs continue in the next request.
     pub more: bool,
-    /// CSG.
     pub stage: Stage,
     /// The highest version that the initiator supports.
     pub version_max: u8,
@@ -56,17 +54,13 @@ pub struct LoginRequestPdu {
     pub tsih: u16,
     /// The task's tag, the same in all requests of a login.
     pub initiator_tag: InitiatorTag,
-    /// The connection's number.
     pub cid: u16,
     /// The first CmdSN of the session, or the current one.
     pub cmd_sn: Serial,
-    /// ExpStatSN.
     pub exp_stat_sn: Serial,
 }
 
 impl LoginRequestPdu {
-    /// Decodes a header with this opcode.
-    ///
     /// # Errors
     /// A stage that does not exist, a step back, or the T and the C bit at once.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LoginRequestPdu, HeaderError> {
@@ -86,7 +80,6 @@ impl LoginRequestPdu {
         })
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let flags = encode_flags(self.transit, self.more, self.stage);
         let mut header = start(Opcode::LoginRequest, true, flags, data_len);
@@ -109,17 +102,14 @@ pub struct LoginResponsePdu {
     pub transit: Option<Stage>,
     /// The C bit: the key=value pairs continue in the next response.
     pub more: bool,
-    /// CSG.
     pub stage: Stage,
     /// The highest version that the target supports.
     pub version_max: u8,
-    /// The version in use.
     pub version_active: u8,
     /// As in the request.
     pub isid: [u8; 6],
     /// The session's TSIH, in the final response.
     pub tsih: u16,
-    /// The request's tag.
     pub initiator_tag: InitiatorTag,
     /// The target's sequence numbers. StatSN is valid only with a status of success.
     pub numbers: SerialNumbers,
@@ -128,8 +118,6 @@ pub struct LoginResponsePdu {
 }
 
 impl LoginResponsePdu {
-    /// Decodes a header with this opcode.
-    ///
     /// # Errors
     /// As for a request. The stages of a response without success are not checked.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LoginResponsePdu, HeaderError> {
@@ -152,7 +140,6 @@ impl LoginResponsePdu {
         })
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let flags = encode_flags(self.transit, self.more, self.stage);
         let mut header = start(Opcode::LoginResponse, false, flags, data_len);

@@ -7,7 +7,6 @@ use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers
 
 base::numbered! {
     /// What to close, and why (RFC 7143 11.14.1).
-    #[allow(missing_docs)]
     pub enum LogoutReason: u8 {
         CloseSession = 0,
         CloseConnection = 1,
@@ -18,22 +17,16 @@ base::numbered! {
 /// The initiator asks to log out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogoutRequest {
-    /// The I bit.
     pub immediate: bool,
-    /// What to close.
     pub reason: LogoutReason,
-    /// The task's tag.
     pub initiator_tag: InitiatorTag,
     /// The connection to close; it need not be the one that this request came on.
     pub cid: u16,
-    /// CmdSN.
     pub cmd_sn: Serial,
-    /// ExpStatSN.
     pub exp_stat_sn: Serial,
 }
 
 impl LogoutRequest {
-    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LogoutRequest, HeaderError> {
         Ok(LogoutRequest {
             immediate: is_immediate(header),
@@ -45,7 +38,6 @@ impl LogoutRequest {
         })
     }
 
-    /// Encodes the header; the request has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::LogoutRequest, self.immediate, 0x80 | self.reason as u8, 0);
         put_u32(&mut header, 16, self.initiator_tag.0);
@@ -58,7 +50,6 @@ impl LogoutRequest {
 
 base::numbered! {
     /// The result of a logout (RFC 7143 11.15.1).
-    #[allow(missing_docs)]
     pub enum LogoutResult: u8 {
         Closed = 0,
         CidNotFound = 1,
@@ -70,11 +61,8 @@ base::numbered! {
 /// The response to a logout request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogoutResponse {
-    /// The result.
     pub result: LogoutResult,
-    /// The request's tag.
     pub initiator_tag: InitiatorTag,
-    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
     /// Seconds to wait before the initiator tries to reconnect.
     pub time2wait: u16,
@@ -83,7 +71,6 @@ pub struct LogoutResponse {
 }
 
 impl LogoutResponse {
-    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LogoutResponse, HeaderError> {
         Ok(LogoutResponse {
             result: LogoutResult::from_number(header[2]).ok_or(HeaderError::Field("Response"))?,
@@ -94,7 +81,6 @@ impl LogoutResponse {
         })
     }
 
-    /// Encodes the header; the response has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::LogoutResponse, false, 0x80, 0);
         header[2] = self.result as u8;

@@ -9,7 +9,6 @@ use super::{HEADER_LEN, InitiatorTag, Opcode, Serial, SerialNumbers, TargetTag, 
 /// A ping of the initiator, or its answer to a ping of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NopOut {
-    /// The I bit.
     pub immediate: bool,
     /// The LUN of the NOP-In that this PDU answers.
     pub lun: [u8; 8],
@@ -17,14 +16,11 @@ pub struct NopOut {
     pub initiator_tag: InitiatorTag,
     /// The tag of the NOP-In that this PDU answers, else reserved.
     pub target_tag: TargetTag,
-    /// CmdSN.
     pub cmd_sn: Serial,
-    /// ExpStatSN.
     pub exp_stat_sn: Serial,
 }
 
 impl NopOut {
-    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> NopOut {
         NopOut {
             immediate: is_immediate(header),
@@ -36,7 +32,6 @@ impl NopOut {
         }
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::NopOut, self.immediate, 0x80, data_len);
         put_lun(&mut header, self.lun);
@@ -62,7 +57,6 @@ pub struct NopIn {
 }
 
 impl NopIn {
-    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> NopIn {
         NopIn {
             lun: get_lun(header),
@@ -72,7 +66,6 @@ impl NopIn {
         }
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::NopIn, false, 0x80, data_len);
         put_lun(&mut header, self.lun);

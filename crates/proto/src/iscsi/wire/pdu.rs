@@ -8,7 +8,6 @@ use super::{
 
 /// A PDU that an initiator sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum RequestPdu {
     NopOut(NopOut),
     ScsiCommand(ScsiCommand),
@@ -43,7 +42,6 @@ impl RequestPdu {
 
 /// A PDU that a target sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum ResponsePdu {
     NopIn(NopIn),
     ScsiResponse(ScsiResponse),

@@ -11,7 +11,6 @@ use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, SerialNumbers, Target
 pub struct R2t {
     /// Must be returned with the data.
     pub lun: [u8; 8],
-    /// The task's tag.
     pub initiator_tag: InitiatorTag,
     /// Must be returned with the data.
     pub target_tag: TargetTag,
@@ -26,8 +25,6 @@ pub struct R2t {
 }
 
 impl R2t {
-    /// Decodes a header with this opcode.
-    ///
     /// # Errors
     /// A desired length of zero.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<R2t, HeaderError> {
@@ -46,7 +43,6 @@ impl R2t {
         })
     }
 
-    /// Encodes the header; an R2T has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::R2t, false, 0x80, 0);
         put_lun(&mut header, self.lun);

@@ -6,7 +6,6 @@ use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, SerialNumbers};
 base::numbered! {
     /// Why a PDU was rejected (RFC 7143 11.17.1).
     #[derive(PartialOrd, Ord)]
-    #[allow(missing_docs)]
     pub enum RejectReason: u8 {
         DataDigestError = 0x02,
         SnackReject = 0x03,
@@ -24,16 +23,13 @@ base::numbered! {
 /// The target has rejected a PDU; the data segment contains the PDU's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject {
-    /// The reason.
     pub reason: RejectReason,
-    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
     /// After a data digest error in a task's data: the next DataSN or R2TSN.
     pub data_sn: u32,
 }
 
 impl Reject {
-    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<Reject, HeaderError> {
         Ok(Reject {
             reason: RejectReason::from_number(header[2]).ok_or(HeaderError::Field("Reason"))?,

@@ -13,20 +13,15 @@ pub struct Snack {
     pub kind: u8,
     /// Set in a data acknowledgement.
     pub lun: [u8; 8],
-    /// The task's tag.
     pub initiator_tag: InitiatorTag,
     /// Set in a data acknowledgement; or the SNACK tag.
     pub target_tag: TargetTag,
-    /// ExpStatSN.
     pub exp_stat_sn: Serial,
-    /// The first missing PDU.
     pub begin: u32,
-    /// The number of missing PDUs.
     pub run_length: u32,
 }
 
 impl Snack {
-    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Snack {
         Snack {
             kind: header[1] & 0x0f,
@@ -39,7 +34,6 @@ impl Snack {
         }
     }
 
-    /// Encodes the header; a SNACK has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::Snack, false, 0x80 | (self.kind & 0x0f), 0);
         put_lun(&mut header, self.lun);

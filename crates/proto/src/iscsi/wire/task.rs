@@ -8,7 +8,6 @@ use super::{HEADER_LEN, InitiatorTag, Opcode, Serial, SerialNumbers, is_immediat
 
 /// A task management function (RFC 7143 11.5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum TaskManagementFunction {
     AbortTask,
     AbortTaskSet,
@@ -55,9 +54,7 @@ impl TaskManagementFunction {
 /// A task management request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskRequest {
-    /// The I bit.
     pub immediate: bool,
-    /// The function.
     pub function: TaskManagementFunction,
     /// The unit; reserved for target resets.
     pub lun: [u8; 8],
@@ -65,18 +62,14 @@ pub struct TaskRequest {
     pub initiator_tag: InitiatorTag,
     /// The task to abort or reassign, else reserved.
     pub referenced_tag: InitiatorTag,
-    /// CmdSN.
     pub cmd_sn: Serial,
-    /// ExpStatSN.
     pub exp_stat_sn: Serial,
-    /// CmdSN of the task to abort.
     pub referenced_cmd_sn: Serial,
     /// For TASK REASSIGN.
     pub exp_data_sn: u32,
 }
 
 impl TaskRequest {
-    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> TaskRequest {
         TaskRequest {
             immediate: is_immediate(header),
@@ -91,7 +84,6 @@ impl TaskRequest {
         }
     }
 
-    /// Encodes the header; the request has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::TaskRequest, self.immediate, 0x80 | self.function.number(), 0);
         put_lun(&mut header, self.lun);
@@ -110,14 +102,11 @@ impl TaskRequest {
 pub struct TaskResponsePdu {
     /// RFC 7143 11.6.1: 0 is "function complete".
     pub response: u8,
-    /// The request's tag.
     pub initiator_tag: InitiatorTag,
-    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
 }
 
 impl TaskResponsePdu {
-    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> TaskResponsePdu {
         TaskResponsePdu {
             response: header[2],
@@ -126,7 +115,6 @@ impl TaskResponsePdu {
         }
     }
 
-    /// Encodes the header; the response has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::TaskResponse, false, 0x80, 0);
         header[2] = self.response;

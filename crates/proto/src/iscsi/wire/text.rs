@@ -21,7 +21,6 @@ fn check_flags(header: &[u8; HEADER_LEN]) -> Result<(bool, bool), HeaderError> {
 /// A text request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextRequest {
-    /// The I bit.
     pub immediate: bool,
     /// The F bit: the initiator has nothing more to ask.
     pub is_final: bool,
@@ -29,19 +28,14 @@ pub struct TextRequest {
     pub more: bool,
     /// The LUN of the response that this request continues.
     pub lun: [u8; 8],
-    /// The task's tag.
     pub initiator_tag: InitiatorTag,
     /// The tag of the response that this request continues, else reserved.
     pub target_tag: TargetTag,
-    /// CmdSN.
     pub cmd_sn: Serial,
-    /// ExpStatSN.
     pub exp_stat_sn: Serial,
 }
 
 impl TextRequest {
-    /// Decodes a header with this opcode.
-    ///
     /// # Errors
     /// The F and the C bit at once.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<TextRequest, HeaderError> {
@@ -58,7 +52,6 @@ impl TextRequest {
         })
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header =
             start(Opcode::TextRequest, self.immediate, flags(self.is_final, self.more), data_len);
@@ -80,17 +73,13 @@ pub struct TextResponse {
     pub more: bool,
     /// Must be returned with the next request.
     pub lun: [u8; 8],
-    /// The task's tag.
     pub initiator_tag: InitiatorTag,
     /// Must be returned with the next request; reserved in the final response.
     pub target_tag: TargetTag,
-    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
 }
 
 impl TextResponse {
-    /// Decodes a header with this opcode.
-    ///
     /// # Errors
     /// The F and the C bit at once.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<TextResponse, HeaderError> {
@@ -105,7 +94,6 @@ impl TextResponse {
         })
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::TextResponse, false, flags(self.is_final, self.more), data_len);
         put_lun(&mut header, self.lun);
