@@ -294,7 +294,6 @@ impl Command {
 }
 
 impl Create {
-    /// The request to create the volume.
     fn request(self) -> Result<VolumeCreate, CliError> {
         let (copies, nodes) = match (self.copies, self.on) {
             (copies, on) if on.is_empty() => (copies, None),

@@ -104,7 +104,6 @@ impl SpacePolicy {
         self.reserve.0.div_ceil(u64::from(slices)).div_ceil(SLOT_BYTES as u64) * u64::from(SLOT_QUARTERS)
     }
 
-    /// Whether a volume of this kind and capacity can have it.
     pub(crate) fn suits(self, kind: VolumeKind, capacity: ByteLen) -> bool {
         match kind {
             VolumeKind::Log => self.reserve <= capacity,
@@ -305,7 +304,6 @@ impl VolumeEntry {
         self.copy.is_some_and(|copy| !matches!(copy.state, CopyState::Sole | CopyState::New))
     }
 
-    /// How many extents the volume has.
     pub(crate) fn extents(&self) -> u64 {
         count(self.runs())
     }
@@ -426,7 +424,6 @@ pub(crate) fn roots_bytes() -> u64 {
 }
 
 impl LogEntry {
-    /// How many extents a zone has.
     pub(crate) fn zone_extents(&self, extent_bytes: u64) -> u64 {
         (u64::from(self.zone_segments) << self.segment_shift) / extent_bytes
     }
@@ -444,7 +441,6 @@ impl LogEntry {
 }
 
 impl Logs {
-    /// All extents of the logs.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
         let zones = self.logs.values().flat_map(|log| log.zones.values());
         self.roots.iter().flatten().chain(zones).copied()
@@ -467,7 +463,6 @@ impl VolumeEntry {
             && self.next.as_ref().is_none_or(|next| has_all(next.kind, &next.slices, &next.checksums))
     }
 
-    /// How many extents `slice` needs in a volume of `capacity`.
     pub(crate) fn extents_wanted(&self, slice: u16, capacity: ByteLen, extent_bytes: u64) -> u64 {
         self.extents_wanted_as(self.kind, slice, capacity, extent_bytes)
     }
@@ -479,7 +474,6 @@ impl VolumeEntry {
         }
     }
 
-    /// How many extents the map needs in a volume of `capacity`.
     pub(crate) fn map_extents_wanted(&self, capacity: ByteLen, extent_bytes: u64) -> u64 {
         match self.kind {
             VolumeKind::Thick | VolumeKind::Log => self.map_bytes(capacity).div_ceil(extent_bytes),
@@ -487,7 +481,6 @@ impl VolumeEntry {
         }
     }
 
-    /// How many extents the checksums need in a volume of `capacity`.
     pub(crate) fn checksum_extents_wanted(&self, capacity: ByteLen, extent_bytes: u64) -> u64 {
         match self.checksums {
             Some(_) => self.checksum_bytes(capacity).div_ceil(extent_bytes),
@@ -521,7 +514,6 @@ impl VolumeEntry {
 }
 
 impl OtherLayout {
-    /// All extents of the layout.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
         self.slices.iter().flatten().chain(self.checksums.iter().flatten()).copied()
     }

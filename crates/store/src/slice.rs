@@ -671,7 +671,6 @@ impl Slice {
     }
 }
 
-/// The range of `len` bytes at `offset`.
 fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
     offset.0..offset.0 + len.0
 }

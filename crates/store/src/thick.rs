@@ -603,7 +603,6 @@ impl Part {
         self.around() == (self.disk_offset..self.end())
     }
 
-    /// The offset in the slice of an offset on the disk.
     fn slice_offset(&self, disk_offset: u64) -> u64 {
         self.offset + disk_offset.clamp(self.disk_offset, self.end()) - self.disk_offset
     }

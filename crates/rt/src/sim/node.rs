@@ -35,7 +35,6 @@ pub enum NodeStatus {
     Off,
 }
 
-/// Creates the main future of a core.
 pub(super) type Main = Rc<dyn Fn(CoreId) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 /// Remembers that a core has a message.

@@ -131,7 +131,6 @@ struct NodeReports {
 }
 
 impl NodeReports {
-    /// The reports of this node and of those that have answered.
     fn new(control: &Control, answers: Answers) -> NodeReports {
         let read =
             |text: &str| serde_json::from_str::<Vec<AddressHere>>(text).map_err(|error| error.to_string());

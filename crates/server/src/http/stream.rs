@@ -91,7 +91,6 @@ pub(super) struct Messages(mpsc::Sender<Bytes>);
 pub(super) struct Gone;
 
 impl Messages {
-    /// Sends a message of this kind.
     pub(super) async fn send(&self, kind: &str, id: Option<u64>, data: &impl Serialize) -> Result<(), Gone> {
         let data = serde_json::to_string(data).map_err(|_| Gone)?;
         let id = id.map_or(String::new(), |id| format!("id: {id}\n"));

@@ -146,7 +146,6 @@ impl Inner {
         self.change_ended.until(|| self.lender.is_idle()).await;
     }
 
-    /// The log with this number.
     pub(super) fn log(self: &Rc<Inner>, number: u16) -> Option<Arc<LogHandle>> {
         if let Some(log) = self.state.borrow().logs.get(&number) {
             return Some(Arc::clone(log));

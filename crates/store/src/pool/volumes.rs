@@ -548,7 +548,6 @@ impl Inner {
         entry.cloned().ok_or(StoreError::NoSuchVolume(id))
     }
 
-    /// The volumes whose entries are of this kind.
     pub(super) fn ids_of(&self, is_wanted: impl Fn(&VolumeEntry) -> bool) -> Vec<VolumeId> {
         let state = self.state.borrow();
         let wanted = state.catalog.volumes.iter().filter(|(_, volume)| is_wanted(volume));
@@ -603,7 +602,6 @@ impl Inner {
         })
     }
 
-    /// Prepares the space for a volume.
     async fn prepare(&self, space: &Space, watch: &ZeroingWatch) -> Result<(), StoreError> {
         self.zero(&space.runs(), watch).await?;
         self.allocate(&space.map).await?;

@@ -67,7 +67,6 @@ impl Layout {
         }
     }
 
-    /// See [`Slice::hold_part`](super::Slice::hold_part).
     pub(super) async fn hold(&self, range: Range<u64>) -> Result<(), SliceError> {
         match self {
             Layout::Thick(slice) => slice.hold(range).await,

@@ -193,12 +193,10 @@ impl Drop for Changing {
     }
 }
 
-/// The units that a range of bytes touches.
 pub(super) fn units_of(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / UNIT..bytes.end.div_ceil(UNIT)
 }
 
-/// The pages of these units.
 fn pages_of(units: &Range<u64>) -> Range<u64> {
     units.start / PAGE_UNITS..units.end.div_ceil(PAGE_UNITS)
 }

@@ -138,7 +138,6 @@ impl Reservations {
         }
     }
 
-    /// Whether `nexus` holds the persistent reservation.
     fn is_holder(&self, nexus: &ItNexus) -> bool {
         self.reservation.as_ref().is_some_and(|reservation| match &reservation.holder {
             Some(holder) => holder == nexus,

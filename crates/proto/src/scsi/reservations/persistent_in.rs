@@ -45,7 +45,6 @@ fn with_header(reservations: &Reservations, list: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// READ KEYS.
 fn read_keys(reservations: &Reservations) -> Vec<u8> {
     let keys: Vec<u8> = reservations.registrations.values().flat_map(|key| key.to_be_bytes()).collect();
     with_header(reservations, &keys)
@@ -80,7 +79,6 @@ fn type_bit(kind: Kind) -> u8 {
     }
 }
 
-/// READ FULL STATUS.
 fn read_full_status(reservations: &Reservations) -> Vec<u8> {
     let mut list = Vec::new();
     for (nexus, key) in &reservations.registrations {

@@ -112,7 +112,6 @@ impl End {
     }
 }
 
-/// A packet.
 #[derive(Debug)]
 pub(super) enum Packet {
     /// The answer of the handshake, and the answer to that.

@@ -264,7 +264,6 @@ async fn find_under_way(state: &State, id: &str) -> Result<Job, Refusal> {
 /// The jobs that this node knows.
 #[derive(Default)]
 struct Known {
-    /// This node's number.
     node: u16,
     /// Volumes of the cluster with jobs on their copies.
     volumes: Vec<CopiesStatus>,
