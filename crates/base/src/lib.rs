@@ -4,8 +4,8 @@
 mod buf;
 mod canary;
 mod crc;
+mod enums;
 mod error;
-mod numbered;
 mod rng;
 mod send_batch;
 mod time;

@@ -1,4 +1,4 @@
-//! Enums whose variants have numbers.
+//! Enums that know their variants.
 
 /// Defines enums whose variants have numbers, and `from_number`, which finds the variant with a number.
 #[macro_export]
@@ -24,4 +24,23 @@ macro_rules! numbered {
             }
         }
     )+ };
+}
+
+/// Defines an enum whose variants have no data, and `ALL`, which has all of them in their order.
+#[macro_export]
+macro_rules! listed {
+    (
+        $(#[$attribute:meta])*
+        $vis:vis enum $name:ident { $($(#[$doc:meta])* $variant:ident $(= $number:literal)?),+ $(,)? }
+    ) => {
+        $(#[$attribute])*
+        $vis enum $name {
+            $($(#[$doc])* $variant $(= $number)?,)+
+        }
+
+        impl $name {
+            /// All variants, in their order.
+            $vis const ALL: [$name; [$($name::$variant),+].len()] = [$($name::$variant),+];
+        }
+    };
 }
