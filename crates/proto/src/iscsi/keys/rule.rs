@@ -24,21 +24,12 @@ pub fn is_answer_only(value: &str) -> bool {
 
 /// How two values become one result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // Fields are the bounds.
 pub enum Rule {
     /// The smaller of two numbers, both within the bounds.
-    Minimum {
-        /// The least number allowed.
-        least: u32,
-        /// The greatest number allowed.
-        most: u32,
-    },
+    Minimum { least: u32, most: u32 },
     /// The greater of two numbers, both within the bounds.
-    Maximum {
-        /// The least number allowed.
-        least: u32,
-        /// The greatest number allowed.
-        most: u32,
-    },
+    Maximum { least: u32, most: u32 },
     /// Yes if both say Yes.
     And,
     /// Yes if one says Yes.
