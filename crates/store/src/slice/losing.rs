@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset};
 
-use super::{Layout, Slice};
+use super::Slice;
 use crate::copy::MAP_PAGE_BYTES;
 use crate::error::{BadBlock, ReadFailure, SliceError};
 use crate::lost;
@@ -123,14 +123,10 @@ impl Slice {
         if self.map_pages() == 0 || self.lost.is_known() {
             return Ok(());
         }
-        let (page, (disk, disk_offset)) = match &*self.layout() {
-            Layout::Thick(slice) => (self.read_page(0).await?, slice.page_place(0)),
-            Layout::Log(slice) => (self.read_page(0).await?, slice.page_place(0)),
-            Layout::Ram(_) => ([0; MAP_PAGE_BYTES], (0, 0)),
-        };
-        if self.lost.load(&page) {
+        if self.lost.load(&self.read_page(0).await?) {
             return Ok(());
         }
+        let (_, disk, disk_offset) = self.layout().page(0);
         tracing::error!(disk, disk_offset, "the list of lost blocks of a slice is damaged");
         let (offset, cause) = (ByteOffset(0), ReadFailure::Medium);
         Err(SliceError::Unreadable(BadBlock { offset, disk, disk_offset, cause }))
