@@ -17,7 +17,6 @@ use api::{
     PoolDisk, PoolForget, PoolImport, PoolLogs, PoolRemains, PoolRemoveDisk, PoolScrub, PoolState,
     RemainingDisk, RemainingMap, RemainingVolume,
 };
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::ByteLen;
@@ -28,7 +27,7 @@ use super::input::{Json, Parameters, Segments};
 use super::jobs;
 use super::node_param::{AskedOfNode, OfNode};
 use super::peers::{self, Whose};
-use super::refusal::{Refusal, with_causes};
+use super::refusal::{Refusal, Reply, with_causes};
 use super::state::State;
 
 /// All pools of the queried node, by name; with `node=all`, of all nodes.
@@ -42,10 +41,7 @@ use super::state::State;
         (status = OK, description = "All of them", body = List<Pool>),
     ),
 )]
-pub(super) async fn list(
-    Extracted(state): Extracted<State>,
-    Parameters(whose): Parameters<Whose>,
-) -> Result<axum::Json<List<Pool>>, Refusal> {
+pub(super) async fn list(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<Pool>> {
     let own = |control: Rc<Control>| async move { Ok(all(&control)) };
     Ok(axum::Json(peers::list(&state, whose.asked()?, peers::POOLS, own).await?))
 }
@@ -67,10 +63,10 @@ pub(super) fn all(control: &Control) -> Vec<Pool> {
     ),
 )]
 pub(super) async fn show(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<Pool>, Refusal> {
+) -> Reply<Pool> {
     let pool = with(&state, node, move |control| async move { control.pool(&name) }).await?;
     Ok(axum::Json(pool))
 }
@@ -88,7 +84,7 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn create(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(new): Json<PoolCreate>,
 ) -> Result<Response, Refusal> {
@@ -114,7 +110,7 @@ pub(super) async fn create(
     ),
 )]
 pub(super) async fn import(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(import): Json<PoolImport>,
 ) -> Result<Response, Refusal> {
@@ -139,7 +135,7 @@ pub(super) async fn import(
     ),
 )]
 pub(super) async fn export(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
@@ -167,7 +163,7 @@ pub(super) async fn export(
     ),
 )]
 pub(super) async fn add_disk(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(PoolAddDisk { path, size, reserve, wipe }): Json<PoolAddDisk>,
@@ -197,7 +193,7 @@ pub(super) async fn add_disk(
     ),
 )]
 pub(super) async fn remove_disk(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(PoolRemoveDisk { path, cancel }): Json<PoolRemoveDisk>,
@@ -233,7 +229,7 @@ pub(super) async fn remove_disk(
     ),
 )]
 pub(super) async fn grow(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
@@ -258,7 +254,7 @@ pub(super) async fn grow(
     ),
 )]
 pub(super) async fn reopen(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
@@ -283,7 +279,7 @@ pub(super) async fn reopen(
     ),
 )]
 pub(super) async fn accept_older(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
@@ -306,10 +302,10 @@ pub(super) async fn accept_older(
     ),
 )]
 pub(super) async fn acknowledge(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<Pool>, Refusal> {
+) -> Reply<Pool> {
     let acknowledge = move |control: Rc<Control>| async move {
         control.acknowledge_read_errors(&name).await?;
         control.pool(&name)
@@ -329,7 +325,7 @@ pub(super) async fn acknowledge(
     ),
 )]
 pub(super) async fn scrub(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<(StatusCode, axum::Json<List<Job>>), Refusal> {
@@ -355,10 +351,10 @@ pub(super) async fn scrub(
     ),
 )]
 pub(super) async fn remains(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<PoolRemains>, Refusal> {
+) -> Reply<PoolRemains> {
     let remains = state.call_on(node, move |control| async move { control.pool_remains(&name).await });
     Ok(axum::Json(remaining(remains.await?)))
 }
@@ -379,7 +375,7 @@ pub(super) async fn remains(
     ),
 )]
 pub(super) async fn forget(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(PoolForget { unmap }): Json<PoolForget>,

@@ -1,5 +1,6 @@
 //! What handlers have access to.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,6 +8,8 @@ use std::time::SystemTime;
 
 use ::node::control::ControlError;
 use ::node::{Control, Handle};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use rt::uring::CoreStats;
 
 use super::access::Access;
@@ -51,6 +54,14 @@ pub struct State {
     pub history: History,
     /// Responses that have no end.
     pub streams: Streams,
+}
+
+impl FromRequestParts<State> for State {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_: &mut Parts, state: &State) -> Result<State, Infallible> {
+        Ok(state.clone())
+    }
 }
 
 impl State {

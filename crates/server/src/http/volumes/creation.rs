@@ -5,7 +5,6 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::control::{MapSpec, NewVolume, Placement, Ranking};
 use api::{Candidate, DEFAULT_HOST, DryRun, List, Volume, VolumeCreate, VolumeKind, default_target};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{BlockSize, ByteLen};
@@ -39,7 +38,7 @@ use crate::http::{peers, pools};
     ),
 )]
 pub(in crate::http) async fn create(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(asked): Json<VolumeCreate>,
 ) -> Result<Response, Refusal> {
