@@ -18,6 +18,7 @@ mod stops;
 pub mod sync;
 mod timer;
 pub mod uring;
+mod worlds;
 
 pub use disk::{Disk, DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
 pub use executor::{
