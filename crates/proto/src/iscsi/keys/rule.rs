@@ -4,7 +4,6 @@
 //! [`Rule::settle`].
 
 use std::borrow::Cow;
-use std::fmt;
 
 use super::value::{boolean, parse_boolean, parse_number};
 
@@ -90,16 +89,9 @@ impl Value {
 }
 
 /// The error of an answer that, by the key's rule, does not follow from the offer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer does not follow from the offer")]
 pub struct BadAnswer;
-
-impl fmt::Display for BadAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the answer does not follow from the offer")
-    }
-}
-
-impl std::error::Error for BadAnswer {}
 
 impl Rule {
     /// The responder's answer to `offered`, if its own value is `ours`.
