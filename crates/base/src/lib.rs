@@ -8,6 +8,7 @@ mod enums;
 mod error;
 mod rng;
 mod send_batch;
+mod shows;
 mod time;
 mod units;
 

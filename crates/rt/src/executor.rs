@@ -6,7 +6,6 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -26,11 +25,7 @@ use crate::timer::Timers;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreId(pub u16);
 
-impl fmt::Display for CoreId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "core {}", self.0)
-    }
-}
+base::shows!(Display for CoreId, |it| "core {}", it.0);
 
 /// A spawned task. Dropping it cancels the task; `detach` lets it run on its own; awaiting it returns its
 /// result.

@@ -6,7 +6,6 @@
 mod encoding;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::rc::Rc;
 
 use base::{BlockSize, ByteLen};
@@ -44,11 +43,7 @@ pub struct Host {
     pub name: String,
 }
 
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name, self.id)
-    }
-}
+base::shows!(Display for Host, |it| "{} ({})", it.name, it.id);
 
 /// Where the blocks of a volume are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

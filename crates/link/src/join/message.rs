@@ -1,7 +1,5 @@
 //! The messages of joining: `docs/formats/replication-link.md`.
 
-use std::fmt;
-
 use replica::NodeId;
 use rustls::pki_types::CertificateDer;
 
@@ -28,11 +26,7 @@ pub struct JoinRequest {
     pub(crate) public_key: [u8; KEY_BYTES],
 }
 
-impl fmt::Debug for JoinRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JoinRequest({} bytes about the node)", self.about.len())
-    }
-}
+base::shows!(Debug for JoinRequest, |it| "JoinRequest({} bytes about the node)", it.about.len());
 
 /// The answer to a node that may join.
 #[derive(Debug)]

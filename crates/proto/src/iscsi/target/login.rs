@@ -59,11 +59,7 @@ pub struct Credentials {
     pub secret: Vec<u8>,
 }
 
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Credentials({}, secret not shown)", self.name)
-    }
-}
+base::shows!(Debug for Credentials, |it| "Credentials({}, secret not shown)", it.name);
 
 /// How the initiator must authenticate.
 #[derive(Clone, Debug)]
