@@ -1,8 +1,6 @@
 //! Login request and response (RFC 7143 11.12, 11.13).
 
-use super::header::{
-    get_initiator_tag, get_serial, get_serial_numbers, get_u16, put_serial_numbers, put_u16, put_u32, start,
-};
+use super::header::{Field, start};
 use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers};
 
 base::numbered! {
@@ -71,26 +69,27 @@ impl LoginRequestPdu {
             stage,
             version_max: header[2],
             version_min: header[3],
-            isid: std::array::from_fn(|i| header[8 + i]),
-            tsih: get_u16(header, 14),
-            initiator_tag: get_initiator_tag(header),
-            cid: get_u16(header, 20),
-            cmd_sn: get_serial(header, 24),
-            exp_stat_sn: get_serial(header, 28),
+            isid: Field::get(header, 8)?,
+            tsih: Field::get(header, 14)?,
+            initiator_tag: Field::get(header, 16)?,
+            cid: Field::get(header, 20)?,
+            cmd_sn: Field::get(header, 24)?,
+            exp_stat_sn: Field::get(header, 28)?,
         })
     }
 
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let flags = encode_flags(self.transit, self.more, self.stage);
-        let mut header = start(Opcode::LoginRequest, true, flags, data_len);
+        let mut header = start(Opcode::LoginRequest, flags, data_len);
+        header[0] |= 0x40;
         header[2] = self.version_max;
         header[3] = self.version_min;
-        header[8..14].copy_from_slice(&self.isid);
-        put_u16(&mut header, 14, self.tsih);
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_u16(&mut header, 20, self.cid);
-        put_u32(&mut header, 24, self.cmd_sn.0);
-        put_u32(&mut header, 28, self.exp_stat_sn.0);
+        self.isid.put(&mut header, 8);
+        self.tsih.put(&mut header, 14);
+        self.initiator_tag.put(&mut header, 16);
+        self.cid.put(&mut header, 20);
+        self.cmd_sn.put(&mut header, 24);
+        self.exp_stat_sn.put(&mut header, 28);
         header
     }
 }
@@ -121,7 +120,7 @@ impl LoginResponsePdu {
     /// # Errors
     /// As for a request. The stages of a response without success are not checked.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LoginResponsePdu, HeaderError> {
-        let status = get_u16(header, 36);
+        let status: u16 = Field::get(header, 36)?;
         let (transit, more, stage) = match decode_flags(header) {
             Err(_) if status != 0 => (None, false, Stage::SecurityNegotiation),
             other => other?,
@@ -132,24 +131,24 @@ impl LoginResponsePdu {
             stage,
             version_max: header[2],
             version_active: header[3],
-            isid: std::array::from_fn(|i| header[8 + i]),
-            tsih: get_u16(header, 14),
-            initiator_tag: get_initiator_tag(header),
-            numbers: get_serial_numbers(header),
+            isid: Field::get(header, 8)?,
+            tsih: Field::get(header, 14)?,
+            initiator_tag: Field::get(header, 16)?,
+            numbers: Field::get(header, 24)?,
             status,
         })
     }
 
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let flags = encode_flags(self.transit, self.more, self.stage);
-        let mut header = start(Opcode::LoginResponse, false, flags, data_len);
+        let mut header = start(Opcode::LoginResponse, flags, data_len);
         header[2] = self.version_max;
         header[3] = self.version_active;
-        header[8..14].copy_from_slice(&self.isid);
-        put_u16(&mut header, 14, self.tsih);
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_serial_numbers(&mut header, self.numbers);
-        put_u16(&mut header, 36, self.status);
+        self.isid.put(&mut header, 8);
+        self.tsih.put(&mut header, 14);
+        self.initiator_tag.put(&mut header, 16);
+        self.numbers.put(&mut header, 24);
+        self.status.put(&mut header, 36);
         header
     }
 }
