@@ -80,7 +80,7 @@ impl Disk {
     /// See [`crate::Disk::check_new`].
     pub fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
         let (universe, node) = universe::current();
-        universe.check_new_disk(node, path, size, reserve)
+        universe.shelf.borrow().check_new(node, path, size, reserve)
     }
 
     /// See [`crate::Disk::share`].
@@ -91,7 +91,7 @@ impl Disk {
     /// See [`crate::Disk::remove`].
     pub fn remove(self, path: &Path) -> io::Result<()> {
         let (universe, node) = universe::current();
-        universe.remove_disk(node, path, self.file.disk);
+        universe.shelf.borrow_mut().remove_if(node, path, self.file.disk);
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl Disk {
 
     /// See [`crate::Disk::present_size`].
     pub fn present_size(&self) -> u64 {
-        universe::current().0.disk_size(self.file.disk)
+        universe::current().0.shelf.borrow().size(self.file.disk)
     }
 
     /// See [`crate::Disk::set_size`].
@@ -165,14 +165,14 @@ impl Disk {
     pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
         self.check_range(offset, len)?;
         let (universe, _) = universe::current();
-        let mut parts = universe.allocated(self.file.disk, offset, len).ok_or_else(gone)?;
+        let mut parts = universe.shelf.borrow().allocated(self.file.disk, offset, len).ok_or_else(gone)?;
         parts.truncate(max);
         Ok(parts)
     }
 
     /// See [`crate::Disk::knows_holes`].
     pub fn knows_holes(&self) -> bool {
-        universe::current().0.is_file(self.file.disk)
+        universe::current().0.shelf.borrow().is_file(self.file.disk)
     }
 
     /// See [`crate::Disk::allocate`].
@@ -183,7 +183,7 @@ impl Disk {
         }
         self.check_latch()?;
         let (universe, node) = universe::current();
-        let time = universe.time_to_allocate(self.file.disk);
+        let time = universe.shelf.borrow_mut().time_to_allocate(self.file.disk);
         if !time.is_zero() {
             crate::sleep(time).await;
         }
@@ -193,7 +193,7 @@ impl Disk {
     /// See [`crate::Disk::room`].
     pub fn room(&self) -> Option<Room> {
         let (universe, node) = universe::current();
-        universe.room(node, self.file.disk).filter(|_| !self.is_reserved())
+        universe.shelf.borrow().room(node, self.file.disk).filter(|_| !self.is_reserved())
     }
 
     async fn change(
