@@ -5,13 +5,13 @@
 macro_rules! numbered {
     ($(
         $(#[$attribute:meta])*
-        $vis:vis enum $name:ident: $repr:ident { $($variant:ident = $number:literal),+ $(,)? }
+        $vis:vis enum $name:ident: $repr:ident { $($(#[$doc:meta])* $variant:ident = $number:literal),+ $(,)? }
     )+) => { $(
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr($repr)]
         $vis enum $name {
-            $($variant = $number,)+
+            $($(#[$doc])* $variant = $number,)+
         }
 
         impl $name {

@@ -45,42 +45,37 @@ pub struct Host {
 
 base::shows!(Display for Host, |it| "{} ({})", it.name, it.id);
 
-/// Where the blocks of a volume are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VolumeKind {
-    /// In place on the pool's disks. All space is taken when the volume is created.
-    Thick,
-    /// In memory: empty after each start. Only the definition of the volume is in the pool.
-    Ram,
-    /// In the pool's logs: never in place, and taking space only for what was written. Volumes share the
-    /// room.
-    Log,
-}
-
-/// What a write does that finds the pool of its log volume full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenFull {
-    /// It fails at once.
-    #[default]
-    Fail,
-    /// It waits for room for a while first. The store only keeps this for the node.
-    Pause,
-}
-
-impl WhenFull {
-    fn code(self) -> u8 {
-        match self {
-            WhenFull::Fail => 1,
-            WhenFull::Pause => 2,
-        }
+// The numbers are those in the catalog and between nodes.
+base::numbered! {
+    /// Where the blocks of a volume are stored.
+    pub enum VolumeKind: u8 {
+        /// In place on the pool's disks. All space is taken when the volume is created.
+        Thick = 1,
+        /// In memory: empty after each start. Only the definition of the volume is in the pool.
+        Ram = 2,
+        /// In the pool's logs: never in place, and taking space only for what was written. Volumes share the
+        /// room.
+        Log = 3,
     }
 
-    fn from_code(code: u8) -> Option<WhenFull> {
-        match code {
-            1 => Some(WhenFull::Fail),
-            2 => Some(WhenFull::Pause),
-            _ => None,
-        }
+    /// What a write does that finds the pool of its log volume full.
+    #[derive(Default)]
+    pub enum WhenFull: u8 {
+        /// It fails at once.
+        #[default]
+        Fail = 1,
+        /// It waits for room for a while first. The store only keeps this for the node.
+        Pause = 2,
+    }
+
+    /// Whether the blocks of a log-structured volume are compressed.
+    #[derive(Default)]
+    pub enum Compression: u8 {
+        /// Blocks are stored as they are.
+        Off = 0,
+        /// Blocks that LZ4 makes half as large take half a block's space, or a quarter.
+        #[default]
+        Lz4 = 1,
     }
 }
 
@@ -107,61 +102,13 @@ impl SpacePolicy {
     }
 }
 
-/// Whether the blocks of a log-structured volume are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// Blocks are stored as they are.
-    Off,
-    /// Blocks that LZ4 makes half as large take half a block's space, or a quarter.
-    #[default]
-    Lz4,
-}
-
-impl Compression {
-    /// The number of this setting in the catalog and between nodes.
-    pub fn code(self) -> u8 {
-        match self {
-            Compression::Off => 0,
-            Compression::Lz4 => 1,
-        }
-    }
-
-    /// The setting with this number.
-    pub fn from_code(code: u8) -> Option<Compression> {
-        match code {
-            0 => Some(Compression::Off),
-            1 => Some(Compression::Lz4),
-            _ => None,
-        }
-    }
-}
-
 impl VolumeKind {
-    /// The number of this kind in the catalog and between nodes.
-    pub fn code(self) -> u8 {
-        match self {
-            VolumeKind::Thick => 1,
-            VolumeKind::Ram => 2,
-            VolumeKind::Log => 3,
-        }
-    }
-
     /// The kind that a volume of this one can be converted to.
     pub fn other(self) -> Option<VolumeKind> {
         match self {
             VolumeKind::Thick => Some(VolumeKind::Log),
             VolumeKind::Log => Some(VolumeKind::Thick),
             VolumeKind::Ram => None,
-        }
-    }
-
-    /// The kind with this number.
-    pub fn from_code(code: u8) -> Option<VolumeKind> {
-        match code {
-            1 => Some(VolumeKind::Thick),
-            2 => Some(VolumeKind::Ram),
-            3 => Some(VolumeKind::Log),
-            _ => None,
         }
     }
 }
