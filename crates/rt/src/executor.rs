@@ -414,9 +414,20 @@ where
     }
     let (reply, result) = oneshot();
     send(target, move || spawn(async move { reply.send(function().await) }).detach());
+    result_of(result).await
+}
+
+/// Runs `work` on this core to its end, even if the caller stops waiting for it.
+pub async fn to_the_end<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
+    let (ended, result) = oneshot();
+    spawn(async move { ended.send(work.await) }).detach();
+    result_of(result).await
+}
+
+async fn result_of<T>(result: sync::Receiver<T>) -> T {
     match result.await {
         Ok(value) => value,
-        // The node is stopping and `target` is already gone; this core is next.
+        // The node is stopping, and the core of the task is already gone; the caller is next.
         Err(sync::Closed) => std::future::pending().await,
     }
 }

@@ -31,7 +31,7 @@ use std::sync::atomic::AtomicU64;
 
 use base::ByteLen;
 use rt::sync::Notify;
-use rt::{DiskFailure, Room};
+use rt::{DiskFailure, Room, to_the_end};
 
 use crate::allocator::Allocator;
 use crate::budget::{RamBudget, RamGrant};
@@ -401,20 +401,10 @@ impl Pool {
     }
 }
 
-/// Runs `change` to completion, even if the caller stops waiting for it.
-///
-/// Half a change would leave I/O under way to places that the next change believes to be free.
-async fn to_the_end<T: 'static>(change: impl Future<Output = T> + 'static) -> T {
-    let (ended, result) = rt::sync::oneshot();
-    rt::spawn(async move { ended.send(change.await) }).detach();
-    match result.await {
-        Ok(result) => result,
-        // The core is being torn down, and the caller with it.
-        Err(rt::sync::Closed) => std::future::pending().await,
-    }
-}
-
 /// A change is under way while this exists.
+///
+/// All of them run [`to_the_end`]: half a change would leave I/O under way to places that the next change
+/// believes to be free.
 struct Change(Rc<Inner>);
 
 impl Drop for Change {
