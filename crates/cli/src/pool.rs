@@ -32,6 +32,17 @@ impl OfNode {
     }
 }
 
+/// A pool, and what every change of a pool takes.
+#[derive(Args, Debug)]
+pub struct Changed {
+    /// Pool name
+    name: String,
+    #[command(flatten)]
+    of: OfNode,
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
 /// What to do with pools.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -92,32 +103,11 @@ pub enum Command {
         confirm: Confirm,
     },
     /// Close a pool so that another server can import it
-    Export {
-        /// Pool name
-        name: String,
-        #[command(flatten)]
-        of: OfNode,
-        #[command(flatten)]
-        confirm: Confirm,
-    },
+    Export(Changed),
     /// Close a failed pool and open it again, without restarting the node
-    Reopen {
-        /// Pool name
-        name: String,
-        #[command(flatten)]
-        of: OfNode,
-        #[command(flatten)]
-        confirm: Confirm,
-    },
+    Reopen(Changed),
     /// Accept the older data of a pool that was set back, if no other copy is in sync
-    AcceptOlder {
-        /// Pool name
-        name: String,
-        #[command(flatten)]
-        of: OfNode,
-        #[command(flatten)]
-        confirm: Confirm,
-    },
+    AcceptOlder(Changed),
     /// Acknowledge read errors of a pool's disks; `ursa status` then lists only new ones
     Acknowledge {
         /// Pool name
@@ -167,14 +157,7 @@ pub enum Command {
         confirm: Confirm,
     },
     /// Grow a pool after its disks were enlarged (for example with lvextend or truncate), while it is in use
-    Grow {
-        /// Pool name
-        name: String,
-        #[command(flatten)]
-        of: OfNode,
-        #[command(flatten)]
-        confirm: Confirm,
-    },
+    Grow(Changed),
     /// Forget a pool that can no longer be used; its disks are not touched
     Forget {
         /// Pool name
@@ -218,20 +201,20 @@ impl Command {
                 let adopt = |client: &Client| client.import_pool(&import, of.node);
                 confirm.show(client, output, (&what, force), adopt, one)
             }
-            Command::Export { name, of, confirm } => {
+            Command::Export(Changed { name, of, confirm }) => {
                 let pool = format!("{name}{}", of.text());
                 let what = format!("Export pool {pool}");
                 let done = format!("Pool {pool} exported; another server can import it now.");
                 confirm.done(client, output, &what, &done, |client| client.export_pool(&name, of.node))
             }
-            Command::Reopen { name, of, confirm } => {
+            Command::Reopen(Changed { name, of, confirm }) => {
                 let what = format!("Reopen pool {name}{}", of.text());
                 // A pool that is not open serves no hosts, so no confirmation is needed.
                 let is_open = client.pool(&name, of.node)?.state != PoolState::Unavailable;
                 let reopen = |client: &Client| client.reopen_pool(&name, of.node);
                 confirm.show(client, output, (&what, is_open), reopen, one)
             }
-            Command::AcceptOlder { name, of, confirm } => {
+            Command::AcceptOlder(Changed { name, of, confirm }) => {
                 let what = format!("Accept the older data of pool {name}{}", of.text());
                 let accept = |client: &Client| client.accept_older_pool(&name, of.node);
                 confirm.show(client, output, (&what, true), accept, one)
@@ -260,7 +243,7 @@ impl Command {
                 let remove = |client: &Client| client.remove_disk(&name, &disk, of.node);
                 confirm.show(client, output, (&what, !cancel), remove, one)
             }
-            Command::Grow { name, of, confirm } => {
+            Command::Grow(Changed { name, of, confirm }) => {
                 let what = format!("Grow pool {name}{}", of.text());
                 let grow = |client: &Client| client.grow_pool(&name, of.node);
                 confirm.show(client, output, (&what, false), grow, one)
