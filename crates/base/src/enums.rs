@@ -5,7 +5,9 @@
 macro_rules! numbered {
     ($(
         $(#[$attribute:meta])*
-        $vis:vis enum $name:ident: $repr:ident { $($(#[$doc:meta])* $variant:ident = $number:literal),+ $(,)? }
+        $vis:vis enum $name:ident: $repr:ident {
+            $($(#[$doc:meta])* $variant:ident = $number:literal),+ $(,)?
+        }
     )+) => { $(
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

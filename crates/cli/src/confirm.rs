@@ -84,7 +84,7 @@ impl Confirm {
         }
     }
 
-    /// Makes a change that removes something, if [`Confirm::go_on_if`] says so, and reports that it is `done`.
+    /// Makes a change that removes something, if [`Confirm::go_on_if`] says so, and reports it as `done`.
     pub fn done(
         &self,
         client: &Client,

@@ -7,8 +7,8 @@ use super::Refusal;
 
 /// An operation on blocks.
 ///
-/// `data` has as many bytes as the range, unless the operation says otherwise. With `fua`, a change is durable
-/// before the operation completes.
+/// `data` has as many bytes as the range, unless the operation says otherwise. With `fua`, a change is
+/// durable before the operation completes.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum BlockOp {
@@ -17,8 +17,8 @@ pub enum BlockOp {
     Read { range: LbaRange, fua: bool },
     /// Write.
     Write { range: LbaRange, data: Chain, fua: bool },
-    /// Write, then read back from the medium: WRITE AND VERIFY. With `compare`, also compare that with `data`;
-    /// [`BlockError::Miscompare`] if they differ.
+    /// Write, then read back from the medium: WRITE AND VERIFY. With `compare`, also compare that with
+    /// `data`; [`BlockError::Miscompare`] if they differ.
     WriteAndVerify { range: LbaRange, data: Chain, compare: bool },
     /// Write all blocks or, if power is lost, none. Guaranteed only within the limits of the unit's
     /// configuration.
