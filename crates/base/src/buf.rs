@@ -10,7 +10,6 @@
 
 use std::alloc::Layout;
 use std::cell::RefCell;
-use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -191,11 +190,7 @@ impl DerefMut for Buf {
     }
 }
 
-impl fmt::Debug for Buf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buf({} bytes)", self.len)
-    }
-}
+crate::shows!(Debug for Buf, |it| "Buf({} bytes)", it.len);
 
 /// An immutable part of a buffer.
 ///
@@ -264,11 +259,7 @@ impl Deref for SharedBuf {
     }
 }
 
-impl fmt::Debug for SharedBuf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SharedBuf({} bytes)", self.len)
-    }
-}
+crate::shows!(Debug for SharedBuf, |it| "SharedBuf({} bytes)", it.len);
 
 impl From<Buf> for SharedBuf {
     fn from(buf: Buf) -> SharedBuf {

@@ -4,9 +4,11 @@
 mod buf;
 mod canary;
 mod crc;
+mod enums;
 mod error;
 mod rng;
 mod send_batch;
+mod shows;
 mod time;
 mod units;
 

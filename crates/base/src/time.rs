@@ -1,6 +1,5 @@
 //! An instant type of our own, so that the simulator controls time.
 
-use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -50,11 +49,7 @@ impl Sub<Instant> for Instant {
     }
 }
 
-impl fmt::Display for Instant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
-    }
-}
+crate::shows!(Display for Instant, |it| "{}.{:09}", it.0 / 1_000_000_000, it.0 % 1_000_000_000);
 
 #[cfg(test)]
 mod tests {

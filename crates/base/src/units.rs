@@ -106,11 +106,7 @@ impl fmt::Display for ByteLen {
     }
 }
 
-impl fmt::Display for Lba {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LBA {}", self.0)
-    }
-}
+crate::shows!(Display for Lba, |it| "LBA {}", it.0);
 
 /// Consecutive blocks: `start`, `start + 1`, … `end() - 1`. A range never wraps: its creator has checked
 /// that.

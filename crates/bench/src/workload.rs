@@ -64,11 +64,7 @@ impl FromStr for Share {
 }
 
 /// As in the option: `80/20`.
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.requests, self.target)
-    }
-}
+base::shows!(Display for Share, |it| "{}/{}", it.requests, it.target);
 
 /// A pattern.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -59,11 +59,8 @@ impl Command {
                 // Accept the form of the list, with a prefix length.
                 let address = address.split('/').next().unwrap_or_default().to_owned();
                 let what = format!("Remove floating IP {address}");
-                if confirm.go_on_if(output, &what, true, || client.would_remove_address(&address))? {
-                    client.remove_address(&address)?;
-                    output.done(&format!("Floating IP {address} removed."))?;
-                }
-                Ok(())
+                let done = format!("Floating IP {address} removed.");
+                confirm.done(client, output, &what, &done, |client| client.remove_address(&address))
             }
         }
     }

@@ -2,8 +2,9 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use api::{ClientError, DryRun};
+use api::{Client, ClientError, DryRun};
 use clap::Args;
+use serde::Serialize;
 
 use super::error::CliError;
 use super::output::Output;
@@ -30,8 +31,6 @@ impl Confirm {
     /// something.
     ///
     /// `what` is a sentence without a full stop.
-    ///
-    /// # Errors [`CliError::Declined`], [`CliError::Unconfirmed`].
     pub fn go_on(&self, what: &str, destroys: bool) -> Result<bool, CliError> {
         if self.yes || !destroys {
             return Ok(true);
@@ -44,7 +43,8 @@ impl Confirm {
 
     /// Asks whether to continue with `what`, as in "Delete volume db", if it `destroys` or removes something.
     ///
-    /// The question includes what the node says it would do. With `--dry-run` this is shown, and that is all.
+    /// The question includes what the node says it `would` do. With `--dry-run` this is shown, and that is
+    /// all.
     ///
     /// # Errors Those of [`Confirm::go_on`], and those of the node, which rejects the dry run as it would
     /// reject the change.
@@ -67,6 +67,37 @@ impl Confirm {
             return Err(CliError::Unconfirmed(format!("{what}: {}", would.would.join("; "))));
         }
         ask(&told(what, &would))
+    }
+
+    /// Makes a change, if [`Confirm::go_on_if`] says so, and shows its result.
+    pub fn show<T: Serialize>(
+        &self,
+        client: &Client,
+        output: &Output,
+        (what, destroys): (&str, bool),
+        change: impl Fn(&Client) -> Result<T, ClientError>,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<(), CliError> {
+        match self.go_on_if(output, what, destroys, || client.would(&change))? {
+            true => output.show(&change(client)?, text),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes a change that removes something, if [`Confirm::go_on_if`] says so, and reports it as `done`.
+    pub fn done(
+        &self,
+        client: &Client,
+        output: &Output,
+        what: &str,
+        done: &str,
+        change: impl Fn(&Client) -> Result<(), ClientError>,
+    ) -> Result<(), CliError> {
+        if self.go_on_if(output, what, true, || client.would(&change))? {
+            change(client)?;
+            output.done(done)?;
+        }
+        Ok(())
     }
 }
 

@@ -88,7 +88,7 @@ impl Command {
                     chap: if no_chap { Some(None) } else { chap.read()?.map(Some) },
                 };
                 if dry_run {
-                    let would = client.would_change_host(&name, &change)?;
+                    let would = client.would(|client| client.change_host(&name, &change))?;
                     return show_would(output, &format!("Change host group {name}"), &would);
                 }
                 output.show(&client.change_host(&name, &change)?, one)
@@ -97,11 +97,8 @@ impl Command {
             Command::Show { name } => output.show(&client.host(&name)?, one),
             Command::Delete { name, confirm } => {
                 let what = format!("Delete host group {name}");
-                if confirm.go_on_if(output, &what, true, || client.would_delete_host(&name))? {
-                    client.delete_host(&name)?;
-                    output.done(&format!("Host group {name} deleted."))?;
-                }
-                Ok(())
+                let done = format!("Host group {name} deleted.");
+                confirm.done(client, output, &what, &done, |client| client.delete_host(&name))
             }
         }
     }

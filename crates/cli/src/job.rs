@@ -59,12 +59,8 @@ impl Command {
             }
             Command::Show { id } => output.show(&client.job(&id)?, text),
             Command::Cancel { id, confirm } => {
-                let what = format!("Cancel job {id}");
-                if confirm.go_on_if(output, &what, true, || client.would_cancel_job(&id))? {
-                    client.cancel_job(&id)?;
-                    output.done(&format!("Job {id} cancelled."))?;
-                }
-                Ok(())
+                let (what, done) = (format!("Cancel job {id}"), format!("Job {id} cancelled."));
+                confirm.done(client, output, &what, &done, |client| client.cancel_job(&id))
             }
             Command::Pause { id } => output.show(&client.pause_job(&id)?, text),
             Command::Resume { id } => output.show(&client.resume_job(&id)?, text),

@@ -62,13 +62,9 @@ impl Command {
             Command::Delete { target, lun, host, confirm } => {
                 let whose = host.as_ref().map_or(String::new(), |host| format!(" from host group {host}"));
                 let what = format!("Unmap LUN {lun} of {target}{whose}");
-                let would = || client.would_delete_map(&target, lun, host.as_deref());
-                if confirm.go_on_if(output, &what, true, would)? {
-                    client.delete_map(&target, lun, host.as_deref())?;
-                    let done = format!("LUN {lun} of {target} unmapped{whose}; the volume still exists.");
-                    output.done(&done)?;
-                }
-                Ok(())
+                let done = format!("LUN {lun} of {target} unmapped{whose}; the volume still exists.");
+                let delete = |client: &Client| client.delete_map(&target, lun, host.as_deref());
+                confirm.done(client, output, &what, &done, delete)
             }
             Command::List => {
                 let all = |target: api::Target| {

@@ -244,7 +244,7 @@ impl Command {
                     Switch::On => (true, format!("Start maintenance of node {node}")),
                     Switch::Off => (false, format!("End maintenance of node {node}")),
                 };
-                show_would(output, &what, &client.would_maintain_node(node, on)?)
+                show_would(output, &what, &client.would(|client| client.maintain_node(node, on))?)
             }
             Command::Maintenance { node, switch: Switch::On, .. } => {
                 client.maintain_node(node, true)?;
@@ -260,7 +260,7 @@ impl Command {
             }
             Command::ForceNewCluster { confirm } => {
                 let what = "Make this node a cluster of its own";
-                if confirm.go_on_if(output, what, true, || client.would_force_new_cluster())? {
+                if confirm.go_on_if(output, what, true, || client.would(Client::force_new_cluster))? {
                     let nodes = client.cluster_nodes();
                     client.force_new_cluster()?;
                     let has_key =
@@ -295,11 +295,8 @@ impl Command {
             }
             Command::Leave { confirm, .. } => {
                 let what = "Make this node leave its cluster";
-                if confirm.go_on_if(output, what, true, || client.would_leave_cluster())? {
-                    client.leave_cluster()?;
-                    output.done("Restart ursa on this node. It is then the only node of a new cluster, and can join another one with `ursa node join`.")?;
-                }
-                Ok(())
+                let done = "Restart ursa on this node. It is then the only node of a new cluster, and can join another one with `ursa node join`.";
+                confirm.done(client, output, what, done, Client::leave_cluster)
             }
             Command::VerifyInterval { interval: None } => output.show(&client.verify_schedule()?, compared),
             Command::VerifyInterval { interval: Some(Interval(every)) } => {
@@ -309,11 +306,8 @@ impl Command {
             }
             Command::Remove { node, confirm } => {
                 let what = format!("Remove node {node} from the cluster");
-                if confirm.go_on_if(output, &what, true, || client.would_remove_node(node))? {
-                    client.remove_node(node)?;
-                    output.done(&format!("Node {node} removed from the cluster."))?;
-                }
-                Ok(())
+                let done = format!("Node {node} removed from the cluster.");
+                confirm.done(client, output, &what, &done, |client| client.remove_node(node))
             }
         }
     }

@@ -32,6 +32,17 @@ impl OfNode {
     }
 }
 
+/// A pool, and what every change of a pool takes.
+#[derive(Args, Debug)]
+pub struct Changed {
+    /// Pool name
+    name: String,
+    #[command(flatten)]
+    of: OfNode,
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
 /// What to do with pools.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -92,32 +103,11 @@ pub enum Command {
         confirm: Confirm,
     },
     /// Close a pool so that another server can import it
-    Export {
-        /// Pool name
-        name: String,
-        #[command(flatten)]
-        of: OfNode,
-        #[command(flatten)]
-        confirm: Confirm,
-    },
+    Export(Changed),
     /// Close a failed pool and open it again, without restarting the node
-    Reopen {
-        /// Pool name
-        name: String,
-        #[command(flatten)]
-        of: OfNode,
-        #[command(flatten)]
-        confirm: Confirm,
-    },
+    Reopen(Changed),
     /// Accept the older data of a pool that was set back, if no other copy is in sync
-    AcceptOlder {
-        /// Pool name
-        name: String,
-        #[command(flatten)]
-        of: OfNode,
-        #[command(flatten)]
-        confirm: Confirm,
-    },
+    AcceptOlder(Changed),
     /// Acknowledge read errors of a pool's disks; `ursa status` then lists only new ones
     Acknowledge {
         /// Pool name
@@ -167,14 +157,7 @@ pub enum Command {
         confirm: Confirm,
     },
     /// Grow a pool after its disks were enlarged (for example with lvextend or truncate), while it is in use
-    Grow {
-        /// Pool name
-        name: String,
-        #[command(flatten)]
-        of: OfNode,
-        #[command(flatten)]
-        confirm: Confirm,
-    },
+    Grow(Changed),
     /// Forget a pool that can no longer be used; its disks are not touched
     Forget {
         /// Pool name
@@ -197,10 +180,8 @@ impl Command {
                 let what = format!("Create pool {name} from {}", paths.join(", ") + &of.text());
                 let disk = |path| NewDisk { path, size: size.map(|size| size.0), reserve };
                 let pool = PoolCreate { name, disks: paths.into_iter().map(disk).collect(), wipe };
-                if confirm.go_on_if(output, &what, wipe, || client.would_create_pool(&pool, of.node))? {
-                    output.show(&client.create_pool(&pool, of.node)?, one)?;
-                }
-                Ok(())
+                let create = |client: &Client| client.create_pool(&pool, of.node);
+                confirm.show(client, output, (&what, wipe), create, one)
             }
             Command::List { node: None } => {
                 output.show(&client.pools()?, |pools| table(pools, false) + &soon_full(client, None))
@@ -217,35 +198,26 @@ impl Command {
             Command::Import { paths, name, force, of, confirm } => {
                 let import = PoolImport { paths: absolute(&paths, of)?, name, force };
                 let what = format!("Import the pool from {}", import.paths.join(", ") + &of.text());
-                if confirm.go_on_if(output, &what, force, || client.would_import_pool(&import, of.node))? {
-                    output.show(&client.import_pool(&import, of.node)?, one)?;
-                }
-                Ok(())
+                let adopt = |client: &Client| client.import_pool(&import, of.node);
+                confirm.show(client, output, (&what, force), adopt, one)
             }
-            Command::Export { name, of, confirm } => {
+            Command::Export(Changed { name, of, confirm }) => {
                 let pool = format!("{name}{}", of.text());
                 let what = format!("Export pool {pool}");
-                if confirm.go_on_if(output, &what, true, || client.would_export_pool(&name, of.node))? {
-                    client.export_pool(&name, of.node)?;
-                    output.done(&format!("Pool {pool} exported; another server can import it now."))?;
-                }
-                Ok(())
+                let done = format!("Pool {pool} exported; another server can import it now.");
+                confirm.done(client, output, &what, &done, |client| client.export_pool(&name, of.node))
             }
-            Command::Reopen { name, of, confirm } => {
+            Command::Reopen(Changed { name, of, confirm }) => {
                 let what = format!("Reopen pool {name}{}", of.text());
                 // A pool that is not open serves no hosts, so no confirmation is needed.
                 let is_open = client.pool(&name, of.node)?.state != PoolState::Unavailable;
-                if confirm.go_on_if(output, &what, is_open, || client.would_reopen_pool(&name, of.node))? {
-                    output.show(&client.reopen_pool(&name, of.node)?, one)?;
-                }
-                Ok(())
+                let reopen = |client: &Client| client.reopen_pool(&name, of.node);
+                confirm.show(client, output, (&what, is_open), reopen, one)
             }
-            Command::AcceptOlder { name, of, confirm } => {
+            Command::AcceptOlder(Changed { name, of, confirm }) => {
                 let what = format!("Accept the older data of pool {name}{}", of.text());
-                if confirm.go_on_if(output, &what, true, || client.would_accept_older_pool(&name, of.node))? {
-                    output.show(&client.accept_older_pool(&name, of.node)?, one)?;
-                }
-                Ok(())
+                let accept = |client: &Client| client.accept_older_pool(&name, of.node);
+                confirm.show(client, output, (&what, true), accept, one)
             }
             Command::Acknowledge { name, of } => {
                 Ok(output.show(&client.acknowledge_pool(&name, of.node)?, one)?)
@@ -258,10 +230,8 @@ impl Command {
                 let path = absolute_path(&path, of)?;
                 let what = format!("Add {path} to pool {name}{}", of.text());
                 let disk = PoolAddDisk { path, size: size.map(|size| size.0), reserve, wipe };
-                if confirm.go_on_if(output, &what, wipe, || client.would_add_disk(&name, &disk, of.node))? {
-                    output.show(&client.add_disk(&name, &disk, of.node)?, one)?;
-                }
-                Ok(())
+                let add = |client: &Client| client.add_disk(&name, &disk, of.node);
+                confirm.show(client, output, (&what, wipe), add, one)
             }
             Command::RemoveDisk { name, path, cancel, of, confirm } => {
                 let path = absolute_path(&path, of)?;
@@ -270,28 +240,19 @@ impl Command {
                     false => format!("Remove {path} from pool {name}{}", of.text()),
                 };
                 let disk = PoolRemoveDisk { path, cancel };
-                let would = || client.would_remove_disk(&name, &disk, of.node);
-                if confirm.go_on_if(output, &what, !cancel, would)? {
-                    output.show(&client.remove_disk(&name, &disk, of.node)?, one)?;
-                }
-                Ok(())
+                let remove = |client: &Client| client.remove_disk(&name, &disk, of.node);
+                confirm.show(client, output, (&what, !cancel), remove, one)
             }
-            Command::Grow { name, of, confirm } => {
+            Command::Grow(Changed { name, of, confirm }) => {
                 let what = format!("Grow pool {name}{}", of.text());
-                if confirm.go_on_if(output, &what, false, || client.would_grow_pool(&name, of.node))? {
-                    output.show(&client.grow_pool(&name, of.node)?, one)?;
-                }
-                Ok(())
+                let grow = |client: &Client| client.grow_pool(&name, of.node);
+                confirm.show(client, output, (&what, false), grow, one)
             }
             Command::Forget { name, unmap, of, confirm } => {
                 let how = PoolForget { unmap };
-                let what = format!("Forget pool {name}{}", of.text());
-                let would = || client.would_forget_pool(&name, &how, of.node);
-                if confirm.go_on_if(output, &what, true, would)? {
-                    client.forget_pool(&name, &how, of.node)?;
-                    output.done(&format!("Pool {name}{} forgotten.", of.text()))?;
-                }
-                Ok(())
+                let pool = format!("{name}{}", of.text());
+                let (what, done) = (format!("Forget pool {pool}"), format!("Pool {pool} forgotten."));
+                confirm.done(client, output, &what, &done, |client| client.forget_pool(&name, &how, of.node))
             }
         }
     }

@@ -24,8 +24,6 @@ pub struct ChapArgs {
 
 impl ChapArgs {
     /// The name and the secret, if there is a name.
-    ///
-    /// # Errors The secret cannot be read.
     pub fn read(self) -> Result<Option<Chap>, CliError> {
         let Some(user) = self.chap_user else { return Ok(None) };
         let prompt = format!("CHAP secret for {user} (12 to 16 characters work with all initiators)");
@@ -35,8 +33,6 @@ impl ChapArgs {
 }
 
 /// A password, from the file or typed in at this prompt.
-///
-/// # Errors It cannot be read.
 pub fn password(prompt: &str, file: Option<PathBuf>) -> Result<String, CliError> {
     secret(&format!("{prompt} ({PASSWORD_CHARACTERS_MIN} characters or more)"), file)
 }

@@ -37,11 +37,8 @@ impl Command {
             Command::End { tsih, node, confirm } => {
                 let of = node.map(|node| format!(" on node {node}")).unwrap_or_default();
                 let what = format!("End session {tsih}{of}");
-                if confirm.go_on_if(output, &what, true, || client.would_end_session(tsih, node))? {
-                    client.end_session(tsih, node)?;
-                    output.done(&format!("Session {tsih} is ending: its initiator was asked to log out."))?;
-                }
-                Ok(())
+                let done = format!("Session {tsih} is ending: its initiator was asked to log out.");
+                confirm.done(client, output, &what, &done, |client| client.end_session(tsih, node))
             }
         }
     }

@@ -90,7 +90,7 @@ fn name_at(seconds: u64) -> String {
 fn would_delete(client: &Client, snapshots: &[String]) -> Result<DryRun, api::ClientError> {
     let mut all = DryRun { would: Vec::new(), candidates: Vec::new() };
     for snapshot in snapshots {
-        all.would.extend(client.would_delete_snapshot(snapshot)?.would);
+        all.would.extend(client.would(|client| client.delete_snapshot(snapshot))?.would);
     }
     Ok(all)
 }

@@ -74,7 +74,7 @@ impl Command {
                     chap: if no_chap { Some(None) } else { chap.read()?.map(Some) },
                 };
                 if dry_run {
-                    let would = client.would_change_target(&name, &change)?;
+                    let would = client.would(|client| client.change_target(&name, &change))?;
                     return show_would(output, &format!("Change target {name}"), &would);
                 }
                 let mut target = client.change_target(&name, &change)?;
@@ -88,12 +88,8 @@ impl Command {
                 output.show(&target, one)
             }
             Command::Delete { name, force, confirm } => {
-                let what = format!("Delete target {name}");
-                if confirm.go_on_if(output, &what, true, || client.would_delete_target(&name, force))? {
-                    client.delete_target(&name, force)?;
-                    output.done(&format!("Target {name} deleted."))?;
-                }
-                Ok(())
+                let (what, done) = (format!("Delete target {name}"), format!("Target {name} deleted."));
+                confirm.done(client, output, &what, &done, |client| client.delete_target(&name, force))
             }
         }
     }

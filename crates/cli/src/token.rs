@@ -52,12 +52,8 @@ impl Command {
             }
             Command::List => output.show(&client.api_tokens()?, |tokens| table(tokens)),
             Command::Delete { id, confirm } => {
-                let what = format!("Delete token {id}");
-                if confirm.go_on_if(output, &what, true, || client.would_delete_api_token(&id))? {
-                    client.delete_api_token(&id)?;
-                    output.done(&format!("Token {id} deleted."))?;
-                }
-                Ok(())
+                let (what, done) = (format!("Delete token {id}"), format!("Token {id} deleted."));
+                confirm.done(client, output, &what, &done, |client| client.delete_api_token(&id))
             }
         }
     }

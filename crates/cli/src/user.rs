@@ -91,7 +91,7 @@ impl Command {
                 let password = if wanted { Some(read()?) } else { None };
                 let change = UserChange { role: role.map(asked_role), password };
                 if dry_run {
-                    let would = client.would_change_user(&name, &change)?;
+                    let would = client.would(|client| client.change_user(&name, &change))?;
                     return show_would(output, &format!("Change user {name}"), &would);
                 }
                 let user = client.change_user(&name, &change)?;
@@ -111,12 +111,8 @@ impl Command {
                 ])
             }),
             Command::Delete { name, confirm } => {
-                let what = format!("Delete user {name}");
-                if confirm.go_on_if(output, &what, true, || client.would_delete_user(&name))? {
-                    client.delete_user(&name)?;
-                    output.done(&format!("User {name} deleted."))?;
-                }
-                Ok(())
+                let (what, done) = (format!("Delete user {name}"), format!("User {name} deleted."));
+                confirm.done(client, output, &what, &done, |client| client.delete_user(&name))
             }
         }
     }

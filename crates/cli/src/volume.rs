@@ -229,7 +229,8 @@ impl Command {
                 let request = create.request()?;
                 if dry_run {
                     let what = format!("Create volume {}", request.name);
-                    return show_would(output, &what, &client.would_create_volume(&request)?);
+                    let would = client.would(|client| client.create_volume(&request))?;
+                    return show_would(output, &what, &would);
                 }
                 let volume = client.create_volume(&request)?;
                 // The portals are only for people; programs get the same response without them.
@@ -285,21 +286,14 @@ impl Command {
             Command::Delete { name, force, confirm } => {
                 let volume = client.volume(&name)?;
                 let what = format!("Delete volume {}", volume.name);
-                let would = || client.would_delete_volume(&volume.id, force);
-                if confirm.go_on_if(output, &what, true, would)? {
-                    client.delete_volume(&volume.id, force)?;
-                    output.done(&format!("Volume {} deleted.", volume.name))?;
-                }
-                Ok(())
+                let done = format!("Volume {} deleted.", volume.name);
+                confirm.done(client, output, &what, &done, |client| client.delete_volume(&volume.id, force))
             }
         }
     }
 }
 
 impl Create {
-    /// The request to create the volume.
-    ///
-    /// # Errors [`CliError::CopiesOnNodes`].
     fn request(self) -> Result<VolumeCreate, CliError> {
         let (copies, nodes) = match (self.copies, self.on) {
             (copies, on) if on.is_empty() => (copies, None),

@@ -2,7 +2,6 @@
 //! decides what happens. A node can be cut off, its answers can get lost, and its watches can be held up.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::Error;
@@ -18,11 +17,7 @@ use crate::watch::{Change, Everything, Watches};
 #[derive(Clone)]
 pub struct Memory(Arc<Mutex<Shared>>);
 
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Memory at {:?}", self.lock().record.revision())
-    }
-}
+base::shows!(Debug for Memory, |it| "Memory at {:?}", it.lock().record.revision());
 
 struct Shared {
     record: Record,

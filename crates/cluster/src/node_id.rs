@@ -1,4 +1,3 @@
-use std::fmt;
 use std::num::NonZeroU16;
 
 /// The number of a node in its cluster.
@@ -32,8 +31,4 @@ impl NodeId {
     }
 }
 
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {}", self.0)
-    }
-}
+base::shows!(Display for NodeId, |it| "node {}", it.0);

@@ -1,7 +1,6 @@
 //! A transaction changes the record if all of its preconditions hold: it applies all of its writes, or none.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
 use crate::codec::{Malformed, Reader, Writer};
@@ -15,11 +14,7 @@ use crate::limits::{KEY_BYTES_MAX, PRECONDITIONS_MAX, TRANSACTION_BYTES_MAX, VAL
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
-impl fmt::Display for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "revision {}", self.0)
-    }
-}
+base::shows!(Display for Revision, |it| "revision {}", it.0);
 
 /// A value, and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

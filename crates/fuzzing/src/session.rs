@@ -352,7 +352,7 @@ impl World<'_> {
                 (pdu.encode().to_vec(), Vec::new())
             }
             _ => {
-                let header = Snack::decode(&[0x90; 48]).encode();
+                let header = Snack::decode(&[0x90; 48]).expect("any bits are a SNACK").encode();
                 (header.to_vec(), Vec::new())
             }
         }

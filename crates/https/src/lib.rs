@@ -68,9 +68,6 @@ pub fn client() -> ConfigBuilder<ClientConfig, WantsVerifier> {
 }
 
 /// The CA certificates in a file, in PEM.
-///
-/// # Errors
-/// See [`AuthoritiesError`].
 pub fn authorities(file: &Path) -> Result<RootCertStore, AuthoritiesError> {
     let unread = |error| AuthoritiesError::File(file.to_owned(), error);
     let mut roots = RootCertStore::empty();
@@ -83,9 +80,6 @@ pub fn authorities(file: &Path) -> Result<RootCertStore, AuthoritiesError> {
 
 /// A client that presents the certificate in one file, with its chain, and proves its identity with the key
 /// in the other.
-///
-/// # Errors
-/// See [`IdentityError`].
 pub fn with_identity(
     client: ConfigBuilder<ClientConfig, WantsClientCert>,
     certificate: &Path,

@@ -53,42 +53,29 @@ pub enum Error {
 }
 
 /// Why a session has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The messages say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
-    /// We logged out.
+    #[error("logged out")]
     LoggedOut,
-    /// The target closed the connection.
+    #[error("the target closed the connection")]
     Closed,
-    /// The connection broke.
+    #[error("connection lost ({0})")]
     Broken(io::ErrorKind),
     /// The protocol failed: the connection could not continue.
+    #[error("{0}")]
     Failed(ConnectionError),
-    /// The target did not respond at all.
+    #[error("the target stopped responding")]
     Silent,
-    /// The target neither answered nor aborted commands.
+    #[error("the target neither answered nor aborted commands")]
     Unresponsive,
-    /// The target requested a logout, and we logged out.
+    /// We logged out then.
+    #[error("the target requested a logout")]
     AskedToLeave,
-    /// The target announced that it drops the session.
+    #[error("the target dropped the session")]
     Dropped,
-    /// The initiator gave the session up.
+    #[error("closed by the initiator")]
     GivenUp,
-}
-
-impl std::fmt::Display for Ended {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Ended::LoggedOut => f.write_str("logged out"),
-            Ended::Closed => f.write_str("the target closed the connection"),
-            Ended::Broken(kind) => write!(f, "connection lost ({kind})"),
-            Ended::Failed(error) => write!(f, "{error}"),
-            Ended::Silent => f.write_str("the target stopped responding"),
-            Ended::Unresponsive => f.write_str("the target neither answered nor aborted commands"),
-            Ended::AskedToLeave => f.write_str("the target requested a logout"),
-            Ended::Dropped => f.write_str("the target dropped the session"),
-            Ended::GivenUp => f.write_str("closed by the initiator"),
-        }
-    }
 }
 
 impl Error {

@@ -117,9 +117,6 @@ pub async fn run(config: &Config, cpu_time: impl Fn() -> Option<Duration>) -> Re
 }
 
 /// Like [`run`], and reports progress through the pulse, which can also end the run.
-///
-/// # Errors
-/// As for [`run`].
 pub async fn run_shown(
     config: &Config,
     cpu_time: impl Fn() -> Option<Duration>,

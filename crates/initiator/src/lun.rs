@@ -1,7 +1,5 @@
 //! Logical unit numbers.
 
-use std::fmt;
-
 /// A logical unit number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lun(pub u16);
@@ -28,11 +26,7 @@ impl Lun {
     }
 }
 
-impl fmt::Display for Lun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LUN {}", self.0)
-    }
-}
+base::shows!(Display for Lun, |it| "LUN {}", it.0);
 
 #[cfg(test)]
 mod tests {

@@ -60,9 +60,6 @@ impl Pattern {
     }
 
     /// Checks data that was read from byte `offset` of the unit against write number `write`.
-    ///
-    /// # Errors
-    /// The first wrong sector.
     pub fn check(self, data: &[u8], offset: u64, write: u64) -> Result<(), WrongSector> {
         for (i, sector) in data.as_chunks::<SECTOR>().0.iter().enumerate() {
             let found = || sector.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));

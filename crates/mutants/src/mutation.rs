@@ -93,9 +93,6 @@ impl std::fmt::Display for Catcher {
 
 impl Mutation {
     /// Parses a mutation's file.
-    ///
-    /// # Errors
-    /// What is wrong with it, as text.
     pub fn parse(name: &str, text: &str) -> Result<Mutation, String> {
         let (mut what, mut sorry, mut seen) = (None, None, None);
         let (mut catchers, mut edits, mut file) = (Vec::new(), Vec::new(), None);
@@ -140,9 +137,6 @@ impl Mutation {
     }
 
     /// All mutations of a directory, by name.
-    ///
-    /// # Errors
-    /// The first that cannot be read.
     pub fn all(directory: &Path) -> Result<Vec<Mutation>, String> {
         let say = |error: std::io::Error| format!("{}: {error}", directory.display());
         let mut paths = Vec::new();

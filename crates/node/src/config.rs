@@ -1,7 +1,6 @@
 //! The configuration of a node. Everything has a default; `ursa` reads it from a file and from its arguments.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -39,11 +38,7 @@ impl Default for PeerQueries {
     }
 }
 
-impl fmt::Debug for PeerQueries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PeerQueries")
-    }
-}
+base::shows!(Debug for PeerQueries, "PeerQueries");
 
 /// The result of a request that another node forwarded: the answer, or why it was not begun.
 pub type ForwardedResult = Pin<Box<dyn Future<Output = Result<String, Refused>>>>;
@@ -70,11 +65,7 @@ impl Default for ExecuteForwarded {
     }
 }
 
-impl fmt::Debug for ExecuteForwarded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ExecuteForwarded")
-    }
-}
+base::shows!(Debug for ExecuteForwarded, "ExecuteForwarded");
 
 /// The settings of a node.
 #[derive(Clone, Debug)]

@@ -137,20 +137,8 @@ impl fmt::Debug for Slots {
     }
 }
 
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {}", self.0)
-    }
-}
+base::shows!(Display for NodeId, |it| "node {}", it.0);
 
-impl fmt::Display for Epoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "epoch {}", self.0)
-    }
-}
+base::shows!(Display for Epoch, |it| "epoch {}", it.0);
 
-impl fmt::Display for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "copy {}", self.0)
-    }
-}
+base::shows!(Display for Slot, |it| "copy {}", it.0);

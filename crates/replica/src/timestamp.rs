@@ -1,7 +1,5 @@
 //! The place of a write in the order of its slice.
 
-use std::fmt;
-
 use crate::{Epoch, Slot};
 
 /// The place of a write in the order: of two writes to a block, the one with the greater timestamp is what
@@ -27,8 +25,4 @@ impl Timestamp {
     }
 }
 
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.epoch.0, self.counter, self.slot.index())
-    }
-}
+base::shows!(Display for Timestamp, |it| "{}.{}.{}", it.epoch.0, it.counter, it.slot.index());

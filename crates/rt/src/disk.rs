@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use base::{Buf, Chain, Instant, SharedBuf};
 
+use crate::worlds::{Of, either};
 use crate::{sim, uring};
 
 /// When a write counts as done.
@@ -111,31 +112,20 @@ pub struct DiskFailure {
 }
 
 /// An open disk, used by the core that opened it. [`Disk::share`] opens it for another core.
-pub struct Disk(Inner);
-
-enum Inner {
-    Uring(uring::Disk),
-    Sim(sim::Disk),
-}
+pub struct Disk(Of<uring::Disk, sim::Disk>);
 
 impl Disk {
     /// Opens `path`, and locks it against all other openers except [`Disk::share`].
-    ///
-    /// # Errors
-    /// See [`OpenError`].
     pub async fn open(path: &Path, options: OpenOptions) -> Result<Disk, OpenError> {
         if sim::is_current() {
-            sim::Disk::open(path, options).await.map(Inner::Sim).map(Disk)
+            sim::Disk::open(path, options).await.map(Of::Sim).map(Disk)
         } else {
-            uring::Disk::open(path, options).await.map(Inner::Uring).map(Disk)
+            uring::Disk::open(path, options).await.map(Of::Uring).map(Disk)
         }
     }
 
     /// Checks whether a file of `size` bytes could be created at `path` ([`OpenOptions::create`]), as far as
     /// possible without creating it.
-    ///
-    /// # Errors
-    /// As [`Disk::open`].
     pub fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
         if sim::is_current() {
             sim::Disk::check_new(path, size, reserve)
@@ -148,13 +138,13 @@ impl Disk {
     /// all cores.
     pub fn share(&self) -> Box<dyn Fn() -> Disk + Send + Sync> {
         match &self.0 {
-            Inner::Uring(disk) => {
+            Of::Uring(disk) => {
                 let shared = disk.share();
-                Box::new(move || Disk(Inner::Uring(shared.open())))
+                Box::new(move || Disk(Of::Uring(shared.open())))
             }
-            Inner::Sim(disk) => {
+            Of::Sim(disk) => {
                 let shared = disk.share();
-                Box::new(move || Disk(Inner::Sim(shared.open())))
+                Box::new(move || Disk(Of::Sim(shared.open())))
             }
         }
     }
@@ -163,68 +153,47 @@ impl Disk {
     ///
     /// Its name is gone at once, and its space when nobody has it open any more. If `path` is another file by
     /// now, that file stays.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn remove(self, path: &Path) -> io::Result<()> {
-        match self.0 {
-            Inner::Uring(disk) => disk.remove(path),
-            Inner::Sim(disk) => disk.remove(path),
-        }
+        either!(self.0, disk => disk.remove(path))
     }
 
     /// The size in bytes.
     pub fn size(&self) -> u64 {
-        match &self.0 {
-            Inner::Uring(disk) => disk.size(),
-            Inner::Sim(disk) => disk.size(),
-        }
+        either!(&self.0, disk => disk.size())
     }
 
     /// The size in bytes that the file or block device has now.
     ///
     /// It may differ from [`Disk::size`], which stays as it was when the disk was opened.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn present_size(&self) -> io::Result<u64> {
         match &self.0 {
-            Inner::Uring(disk) => disk.present_size(),
-            Inner::Sim(disk) => Ok(disk.present_size()),
+            Of::Uring(disk) => disk.present_size(),
+            Of::Sim(disk) => Ok(disk.present_size()),
         }
     }
 
     /// Lets operations on all cores that use the disk reach up to `size` bytes from now on.
     pub fn set_size(&self, size: u64) {
-        match &self.0 {
-            Inner::Uring(disk) => disk.set_size(size),
-            Inner::Sim(disk) => disk.set_size(size),
-        }
+        either!(&self.0, disk => disk.set_size(size))
     }
 
     /// Whether its file system has `bytes` left for it, as far as the system says; always true for a block
     /// device.
     pub fn has_free(&self, bytes: u64) -> bool {
         match &self.0 {
-            Inner::Uring(disk) => disk.has_free(bytes),
-            Inner::Sim(_) => true,
+            Of::Uring(disk) => disk.has_free(bytes),
+            Of::Sim(_) => true,
         }
     }
 
     /// The unit of offsets and lengths in bytes: the logical block size under O_DIRECT.
     pub fn block(&self) -> u32 {
-        match &self.0 {
-            Inner::Uring(disk) => disk.block(),
-            Inner::Sim(disk) => disk.block(),
-        }
+        either!(&self.0, disk => disk.block())
     }
 
     /// The failure that put the disk out of service, on any core.
     pub fn failure(&self) -> Option<DiskFailure> {
-        match &self.0 {
-            Inner::Uring(disk) => disk.failure(),
-            Inner::Sim(disk) => disk.failure(),
-        }
+        either!(&self.0, disk => disk.failure())
     }
 
     /// Reads `buf.len()` bytes at `offset`.
@@ -232,10 +201,7 @@ impl Disk {
     /// # Errors
     /// [`DiskError::Range`], [`DiskError::Media`].
     pub async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, DiskError> {
-        match &self.0 {
-            Inner::Uring(disk) => disk.read(offset, buf).await,
-            Inner::Sim(disk) => disk.read(offset, buf).await,
-        }
+        either!(&self.0, disk => disk.read(offset, buf).await)
     }
 
     /// Writes `data` at `offset` as one write of the disk, regardless of the number of parts.
@@ -251,24 +217,15 @@ impl Disk {
         durability: Durability,
     ) -> Result<(), DiskError> {
         let data = data.into();
-        match &self.0 {
-            Inner::Uring(disk) => disk.write(offset, data, durability).await,
-            Inner::Sim(disk) => disk.write(offset, data, durability).await,
-        }
+        either!(&self.0, disk => disk.write(offset, data, durability).await)
     }
 
     /// Writes unreadable blocks again with their old content: the disk may store them elsewhere.
     ///
     /// The write is durable with the next flush. A failure latches nothing, because other blocks are
     /// unchanged, and nobody was told anything about these blocks that they do not hold.
-    ///
-    /// # Errors
-    /// All of [`DiskError`].
     pub async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
-        match &self.0 {
-            Inner::Uring(disk) => disk.rewrite(offset, data).await,
-            Inner::Sim(disk) => disk.rewrite(offset, data).await,
-        }
+        either!(&self.0, disk => disk.rewrite(offset, data).await)
     }
 
     /// Makes all writes that have completed durable.
@@ -276,10 +233,7 @@ impl Disk {
     /// # Errors
     /// [`DiskError::Media`] (which latches the disk: a flush is never retried), [`DiskError::Latched`].
     pub async fn flush(&self) -> Result<(), DiskError> {
-        match &self.0 {
-            Inner::Uring(disk) => disk.flush().await,
-            Inner::Sim(disk) => disk.flush().await,
-        }
+        either!(&self.0, disk => disk.flush().await)
     }
 
     /// Whether zeroing keeps the space.
@@ -288,19 +242,13 @@ impl Disk {
     /// space when it was opened. The latter is a guess, because a file that was written everywhere looks the
     /// same; a caller that knows better uses [`Disk::set_reserved`].
     pub fn is_reserved(&self) -> bool {
-        match &self.0 {
-            Inner::Uring(disk) => disk.is_reserved(),
-            Inner::Sim(disk) => disk.is_reserved(),
-        }
+        either!(&self.0, disk => disk.is_reserved())
     }
 
     /// Sets whether zeroing keeps the space from now on, on all cores. A block device always gives back what
     /// it can.
     pub fn set_reserved(&self, reserved: bool) {
-        match &self.0 {
-            Inner::Uring(disk) => disk.set_reserved(reserved),
-            Inner::Sim(disk) => disk.set_reserved(reserved),
-        }
+        either!(&self.0, disk => disk.set_reserved(reserved))
     }
 
     /// Makes the range read as zeros.
@@ -311,10 +259,7 @@ impl Disk {
     /// # Errors
     /// As for [`Disk::write`].
     pub async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        match &self.0 {
-            Inner::Uring(disk) => disk.zero(offset, len).await,
-            Inner::Sim(disk) => disk.zero(offset, len).await,
-        }
+        either!(&self.0, disk => disk.zero(offset, len).await)
     }
 
     /// The allocated parts of the range, as (offset, length) in order, at most `max` of them.
@@ -325,18 +270,12 @@ impl Disk {
     /// # Errors
     /// [`DiskError::Range`], [`DiskError::Media`].
     pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
-        match &self.0 {
-            Inner::Uring(disk) => disk.allocated(offset, len, max).await,
-            Inner::Sim(disk) => disk.allocated(offset, len, max).await,
-        }
+        either!(&self.0, disk => disk.allocated(offset, len, max).await)
     }
 
     /// Whether [`Disk::allocated`] finds holes: only in a file whose file system reports them reliably.
     pub fn knows_holes(&self) -> bool {
-        match &self.0 {
-            Inner::Uring(disk) => disk.knows_holes(),
-            Inner::Sim(disk) => disk.knows_holes(),
-        }
+        either!(&self.0, disk => disk.knows_holes())
     }
 
     /// Reserves space for the range now, so that a write to it does not fail with [`DiskError::Full`]. The
@@ -349,18 +288,12 @@ impl Disk {
     /// [`DiskError::Full`], [`DiskError::Range`], [`DiskError::ReadOnly`], [`DiskError::Latched`];
     /// [`DiskError::Media`], which does not latch the disk.
     pub async fn allocate(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        match &self.0 {
-            Inner::Uring(disk) => disk.allocate(offset, len).await,
-            Inner::Sim(disk) => disk.allocate(offset, len).await,
-        }
+        either!(&self.0, disk => disk.allocate(offset, len).await)
     }
 
     /// The space of the disk's file system. `None` for a block device, for a file that [keeps its
     /// space](Disk::is_reserved), and if the system does not say.
     pub fn room(&self) -> Option<Room> {
-        match &self.0 {
-            Inner::Uring(disk) => disk.room(),
-            Inner::Sim(disk) => disk.room(),
-        }
+        either!(&self.0, disk => disk.room())
     }
 }

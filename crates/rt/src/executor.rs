@@ -6,7 +6,6 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -26,11 +25,7 @@ use crate::timer::Timers;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreId(pub u16);
 
-impl fmt::Display for CoreId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "core {}", self.0)
-    }
-}
+base::shows!(Display for CoreId, |it| "core {}", it.0);
 
 /// A spawned task. Dropping it cancels the task; `detach` lets it run on its own; awaiting it returns its
 /// result.
@@ -419,9 +414,20 @@ where
     }
     let (reply, result) = oneshot();
     send(target, move || spawn(async move { reply.send(function().await) }).detach());
+    result_of(result).await
+}
+
+/// Runs `work` on this core to its end, even if the caller stops waiting for it.
+pub async fn to_the_end<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
+    let (ended, result) = oneshot();
+    spawn(async move { ended.send(work.await) }).detach();
+    result_of(result).await
+}
+
+async fn result_of<T>(result: sync::Receiver<T>) -> T {
     match result.await {
         Ok(value) => value,
-        // The node is stopping and `target` is already gone; this core is next.
+        // The node is stopping, and the core of the task is already gone; the caller is next.
         Err(sync::Closed) => std::future::pending().await,
     }
 }

@@ -18,11 +18,12 @@ mod stops;
 pub mod sync;
 mod timer;
 pub mod uring;
+mod worlds;
 
 pub use disk::{Disk, DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
 pub use executor::{
     CoreId, Handle, Task, call, clock_stops, core, cores, leave, local, next_turn, now, random, secret_bytes,
-    send, set_local, spawn, time_of_day, turn, yield_now,
+    send, set_local, spawn, time_of_day, to_the_end, turn, yield_now,
 };
 pub use join::join_all;
 pub use net::{DetachedStream, Listener, Received, Stream};

@@ -7,15 +7,11 @@ use std::time::Duration;
 
 use base::{Buf, SendBatch};
 
+use crate::worlds::{Of, either};
 use crate::{sim, uring};
 
 /// Accepts connections at an address.
-pub struct Listener(ListenerInner);
-
-enum ListenerInner {
-    Uring(uring::Listener),
-    Sim(sim::Listener),
-}
+pub struct Listener(Of<uring::Listener, sim::Listener>);
 
 impl Listener {
     /// Listens at `address`; port 0 selects a free port.
@@ -24,18 +20,15 @@ impl Listener {
     /// The system's, for example if the address is in use.
     pub async fn bind(address: SocketAddr) -> io::Result<Listener> {
         if sim::is_current() {
-            sim::Listener::bind(address).map(ListenerInner::Sim).map(Listener)
+            sim::Listener::bind(address).map(Of::Sim).map(Listener)
         } else {
-            uring::Listener::bind(address).map(ListenerInner::Uring).map(Listener)
+            uring::Listener::bind(address).map(Of::Uring).map(Listener)
         }
     }
 
     /// The address, with the port that was selected.
     pub fn local_address(&self) -> SocketAddr {
-        match &self.0 {
-            ListenerInner::Uring(listener) => listener.local_address(),
-            ListenerInner::Sim(listener) => listener.local_address(),
-        }
+        either!(&self.0, listener => listener.local_address())
     }
 
     /// Waits for the next connection. It belongs to no core until it is attached to one.
@@ -44,32 +37,27 @@ impl Listener {
     /// The system's. Running out of descriptors is temporary: wait a moment and continue.
     pub async fn accept(&self) -> io::Result<(DetachedStream, SocketAddr)> {
         match &self.0 {
-            ListenerInner::Uring(listener) => {
+            Of::Uring(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                Ok((DetachedStream(DetachedInner::Uring(stream)), peer))
+                Ok((DetachedStream(Of::Uring(stream)), peer))
             }
-            ListenerInner::Sim(listener) => {
+            Of::Sim(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                Ok((DetachedStream(DetachedInner::Sim(stream)), peer))
+                Ok((DetachedStream(Of::Sim(stream)), peer))
             }
         }
     }
 }
 
 /// A connection on its way from one core to another.
-pub struct DetachedStream(DetachedInner);
-
-enum DetachedInner {
-    Uring(uring::DetachedStream),
-    Sim(sim::DetachedStream),
-}
+pub struct DetachedStream(Of<uring::DetachedStream, sim::DetachedStream>);
 
 impl DetachedStream {
     /// Attaches the connection to the current core.
     pub fn attach(self) -> Stream {
         match self.0 {
-            DetachedInner::Uring(stream) => Stream(StreamInner::Uring(stream.attach())),
-            DetachedInner::Sim(stream) => Stream(StreamInner::Sim(stream.attach())),
+            Of::Uring(stream) => Stream(Of::Uring(stream.attach())),
+            Of::Sim(stream) => Stream(Of::Sim(stream.attach())),
         }
     }
 }
@@ -77,39 +65,23 @@ impl DetachedStream {
 /// One TCP connection, used by one core. One task may receive while another one sends.
 ///
 /// Nagle's algorithm is off and keep-alive is on. Dropping the stream closes the connection.
-pub struct Stream(StreamInner);
-
-enum StreamInner {
-    Uring(uring::Stream),
-    Sim(sim::Stream),
-}
+pub struct Stream(Of<uring::Stream, sim::Stream>);
 
 /// Bytes that arrived, to be read or changed in place (for example decrypted).
 ///
 /// Drop it soon: the memory belongs to the core's receive ring.
-pub struct Received(ReceivedInner);
-
-enum ReceivedInner {
-    Uring(uring::Received),
-    Sim(sim::Received),
-}
+pub struct Received(Of<uring::Received, sim::Received>);
 
 impl Deref for Received {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        match &self.0 {
-            ReceivedInner::Uring(received) => received,
-            ReceivedInner::Sim(received) => received,
-        }
+        either!(&self.0, received => received)
     }
 }
 
 impl DerefMut for Received {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match &mut self.0 {
-            ReceivedInner::Uring(received) => received,
-            ReceivedInner::Sim(received) => received,
-        }
+        either!(&mut self.0, received => received)
     }
 }
 
@@ -121,9 +93,9 @@ impl Stream {
     pub async fn connect(address: SocketAddr, deadline: Duration) -> io::Result<Stream> {
         let connect = async {
             if sim::is_current() {
-                sim::Stream::connect(address).await.map(StreamInner::Sim).map(Stream)
+                sim::Stream::connect(address).await.map(Of::Sim).map(Stream)
             } else {
-                uring::Stream::connect(address).await.map(StreamInner::Uring).map(Stream)
+                uring::Stream::connect(address).await.map(Of::Uring).map(Stream)
             }
         };
         crate::timeout(deadline, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -131,18 +103,12 @@ impl Stream {
 
     /// The address of the other side.
     pub fn peer_address(&self) -> SocketAddr {
-        match &self.0 {
-            StreamInner::Uring(stream) => stream.peer_address(),
-            StreamInner::Sim(stream) => stream.peer_address(),
-        }
+        either!(&self.0, stream => stream.peer_address())
     }
 
     /// The address of this side.
     pub fn local_address(&self) -> SocketAddr {
-        match &self.0 {
-            StreamInner::Uring(stream) => stream.local_address(),
-            StreamInner::Sim(stream) => stream.local_address(),
-        }
+        either!(&self.0, stream => stream.local_address())
     }
 
     /// The bytes that have arrived, at least one; empty when the other side has closed its direction.
@@ -153,8 +119,8 @@ impl Stream {
     /// The system's, for example for a reset connection.
     pub async fn receive(&self) -> io::Result<Received> {
         match &self.0 {
-            StreamInner::Uring(stream) => stream.receive().await.map(ReceivedInner::Uring).map(Received),
-            StreamInner::Sim(stream) => stream.receive().await.map(ReceivedInner::Sim).map(Received),
+            Of::Uring(stream) => stream.receive().await.map(Of::Uring).map(Received),
+            Of::Sim(stream) => stream.receive().await.map(Of::Sim).map(Received),
         }
     }
 
@@ -165,10 +131,7 @@ impl Stream {
     /// # Errors
     /// The system's; `UnexpectedEof` if the other side closed before everything had arrived.
     pub async fn receive_exact(&self, buf: Buf, filled: usize) -> io::Result<Buf> {
-        match &self.0 {
-            StreamInner::Uring(stream) => stream.receive_exact(buf, filled).await,
-            StreamInner::Sim(stream) => stream.receive_exact(buf, filled).await,
-        }
+        either!(&self.0, stream => stream.receive_exact(buf, filled).await)
     }
 
     /// Sends all of `batch` and returns it empty. Only one send may run at a time.
@@ -176,18 +139,12 @@ impl Stream {
     /// # Errors
     /// The system's; the connection cannot be used afterwards.
     pub async fn send(&self, batch: SendBatch) -> io::Result<SendBatch> {
-        match &self.0 {
-            StreamInner::Uring(stream) => stream.send(batch).await,
-            StreamInner::Sim(stream) => stream.send(batch).await,
-        }
+        either!(&self.0, stream => stream.send(batch).await)
     }
 
     /// Ends the connection now, in both directions: a pending `receive` or `send` fails or sees the end.
     pub fn shutdown(&self) {
-        match &self.0 {
-            StreamInner::Uring(stream) => stream.shutdown(),
-            StreamInner::Sim(stream) => stream.shutdown(),
-        }
+        either!(&self.0, stream => stream.shutdown())
     }
 
     /// Ends the connection as [`Stream::shutdown`] does, and discards sent data that has not left this
@@ -196,17 +153,14 @@ impl Stream {
     /// After a mere `shutdown` the kernel continues to send for many minutes, so the other side may act on
     /// old data long after a broken network was repaired.
     pub fn abort(&self) {
-        match &self.0 {
-            StreamInner::Uring(stream) => stream.abort(),
-            StreamInner::Sim(stream) => stream.abort(),
-        }
+        either!(&self.0, stream => stream.abort())
     }
 
     /// Detaches the stream from this core. Bytes that have arrived but were not received move with it.
     pub async fn detach(self) -> DetachedStream {
         DetachedStream(match self.0 {
-            StreamInner::Uring(stream) => DetachedInner::Uring(stream.detach().await),
-            StreamInner::Sim(stream) => DetachedInner::Sim(stream.detach().await),
+            Of::Uring(stream) => Of::Uring(stream.detach().await),
+            Of::Sim(stream) => Of::Sim(stream.detach().await),
         })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -28,16 +27,9 @@ pub struct Sender<T>(Arc<Mutex<Slot<T>>>);
 pub struct Receiver<T>(Arc<Mutex<Slot<T>>>);
 
 /// The other side was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the other side is gone")]
 pub struct Closed;
-
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the other side is gone")
-    }
-}
-
-impl std::error::Error for Closed {}
 
 impl<T> Sender<T> {
     /// Sends the value. It does no harm if the receiver was dropped.

@@ -32,6 +32,13 @@ pub enum Canary {
     Clocks,
 }
 
+/// A list of mistakes: those of the world, then those of each family.
+macro_rules! mistakes {
+    ($($own:ident)+; $($family:ident($names:ident): $($name:ident)+;)+) => {
+        &[$(Canary::$own,)+ $($(Canary::$family($names::$name),)+)+]
+    };
+}
+
 impl Canary {
     /// The mistakes that one of the first 250 seeds detects, each with a seed that did.
     ///
@@ -134,98 +141,27 @@ impl Canary {
     ];
 
     /// All mistakes that whole nodes can make.
-    pub const ALL: [Canary; 86] = [
-        Canary::Disks,
-        Canary::DisksBeside,
-        Canary::SecondDisks,
-        Canary::Clocks,
-        Canary::Node(Mistake::AnswerEarly),
-        Canary::Node(Mistake::NotDurable),
-        Canary::Node(Mistake::ReadOnce),
-        Canary::Node(Mistake::PartSpeaks),
-        Canary::Node(Mistake::GoOnAfterLoss),
-        Canary::Node(Mistake::InstallElsewhere),
-        Canary::Node(Mistake::InstallUnexpected),
-        Canary::Node(Mistake::InstallUnnamed),
-        Canary::Node(Mistake::TakeOlder),
-        Canary::Node(Mistake::NotStored),
-        Canary::Node(Mistake::LockHere),
-        Canary::Node(Mistake::FaultIgnored),
-        Canary::Node(Mistake::ReadHere),
-        Canary::Node(Mistake::BadLeft),
-        Canary::Node(Mistake::FetchOnce),
-        Canary::Node(Mistake::MergeFails),
-        Canary::Node(Mistake::RestUnasked),
-        Canary::Node(Mistake::FullIsBroken),
-        Canary::Node(Mistake::RoomUnasked),
-        Canary::Node(Mistake::AgeByStep),
-        Canary::Node(Mistake::TrustSetBack),
-        Canary::Node(Mistake::StartUnnumbered),
-        Canary::Node(Mistake::HangUnseen),
-        Canary::Node(Mistake::ForkUnled),
-        Canary::Node(Mistake::ForkUnwritten),
-        Canary::Node(Mistake::ForkFollowsRecord),
-        Canary::Node(Mistake::ForkLends),
-        Canary::Node(Mistake::GoOnUnheard),
-        Canary::Node(Mistake::RotUnseen),
-        Canary::Node(Mistake::RefusedForGood),
-        Canary::Store(Flaw::PartUnlocked),
-        Canary::Store(Flaw::MoveUnheld),
-        Canary::Store(Flaw::MoveUncopied),
-        Canary::Store(Flaw::MoveUnfollowed),
-        Canary::Store(Flaw::RootWithoutFlush),
-        Canary::Store(Flaw::FreeBeforeRoot),
-        Canary::Store(Flaw::TakeWithoutChecksum),
-        Canary::Store(Flaw::MoveWithoutLooking),
-        Canary::Store(Flaw::MoveLate),
-        Canary::Store(Flaw::RecordCached),
-        Canary::Store(Flaw::RotReturned),
-        Canary::Store(Flaw::RotDropped),
-        Canary::Store(Flaw::HoleIgnored),
-        Canary::Store(Flaw::StateOnce),
-        Canary::Store(Flaw::RootOnce),
-        Canary::Store(Flaw::ReserveToHosts),
-        Canary::Store(Flaw::ConvertOnce),
-        Canary::Store(Flaw::ConvertUnheld),
-        Canary::Store(Flaw::EqualOnce),
-        Canary::Target(Slip::AllRegistrantsLetRead),
-        Canary::Rule(Rule::AckSuperseded),
-        Canary::Rule(Rule::NoIntent),
-        Canary::Rule(Rule::CoordinatorIntent),
-        Canary::Rule(Rule::NoJoinerAck),
-        Canary::Rule(Rule::NoEpoch),
-        Canary::Rule(Rule::NoLease),
-        Canary::Rule(Rule::NoJoinerLease),
-        Canary::Rule(Rule::Unconfirmed),
-        Canary::Rule(Rule::NoRevision),
-        Canary::Rule(Rule::NoWait),
-        Canary::Rule(Rule::NoBootWait),
-        Canary::Rule(Rule::NoConfirm),
-        Canary::Rule(Rule::PromoteEarly),
-        Canary::Rule(Rule::NoOwnDirty),
-        Canary::Rule(Rule::NoInherit),
-        Canary::Rule(Rule::NoSyncTimestamp),
-        Canary::Rule(Rule::NoMoving),
-        Canary::Rule(Rule::NoFloor),
-        Canary::Rule(Rule::MarksOutlive),
-        Canary::Rule(Rule::AnyRead),
-        Canary::Rule(Rule::AskEarly),
-        Canary::Rule(Rule::ForgetAsSource),
-        Canary::Rule(Rule::JoinerReplays),
-        Canary::Rule(Rule::GrantBlind),
-        Canary::Rule(Rule::OldWriteFresh),
-        Canary::Rule(Rule::NoOverdue),
-        Canary::Rule(Rule::RepairLate),
-        Canary::Rule(Rule::RepairWithoutIntent),
-        Canary::Rule(Rule::NoFinished),
-        Canary::Rule(Rule::ClearOutside),
-        Canary::Rule(Rule::GrownUnseen),
-        Canary::Rule(Rule::SettleBlind),
-    ];
+    pub const ALL: &[Canary] = mistakes! {
+        Disks DisksBeside SecondDisks Clocks;
+        Node(Mistake): AnswerEarly NotDurable ReadOnce PartSpeaks GoOnAfterLoss InstallElsewhere
+            InstallUnexpected InstallUnnamed TakeOlder NotStored LockHere FaultIgnored ReadHere BadLeft
+            FetchOnce MergeFails RestUnasked FullIsBroken RoomUnasked AgeByStep TrustSetBack StartUnnumbered
+            HangUnseen ForkUnled ForkUnwritten ForkFollowsRecord ForkLends GoOnUnheard RotUnseen
+            RefusedForGood;
+        Store(Flaw): PartUnlocked MoveUnheld MoveUncopied MoveUnfollowed RootWithoutFlush FreeBeforeRoot
+            TakeWithoutChecksum MoveWithoutLooking MoveLate RecordCached RotReturned RotDropped HoleIgnored
+            StateOnce RootOnce ReserveToHosts ConvertOnce ConvertUnheld EqualOnce;
+        Target(Slip): AllRegistrantsLetRead;
+        Rule(Rule): AckSuperseded NoIntent CoordinatorIntent NoJoinerAck NoEpoch NoLease NoJoinerLease
+            Unconfirmed NoRevision NoWait NoBootWait NoConfirm PromoteEarly NoOwnDirty NoInherit
+            NoSyncTimestamp NoMoving NoFloor MarksOutlive AnyRead AskEarly ForgetAsSource JoinerReplays
+            GrantBlind OldWriteFresh NoOverdue RepairLate RepairWithoutIntent NoFinished ClearOutside
+            GrownUnseen SettleBlind;
+    };
 
     /// The mistake of this name.
     pub fn named(name: &str) -> Option<Canary> {
-        Canary::ALL.into_iter().find(|canary| canary.to_string() == name)
+        Canary::ALL.iter().copied().find(|canary| canary.to_string() == name)
     }
 }
 

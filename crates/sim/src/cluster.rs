@@ -48,7 +48,6 @@ const DISK_BYTES: u64 = 16 << 20;
 const ISCSI_PORT: u16 = 3260;
 /// The file with each node's own record.
 pub const RECORD: &str = "/ursa/record";
-/// Each node's pool.
 const POOL: &str = "pool";
 /// See [`DISKS_BESIDE`].
 const POOL_BESIDE: &str = "pool-beside";
@@ -84,7 +83,6 @@ pub struct Server {
     pub machine: NodeId,
     /// Its address for initiators.
     pub portal: SocketAddr,
-    /// The node's configuration.
     config: Arc<Config>,
     /// Until this time, leases from before a stop of the node's clock may seem valid to the node.
     pub misled_until: Cell<Duration>,
@@ -690,17 +688,11 @@ pub fn named(name: &str) -> Options {
 /// Logs in to one node and takes the unit attentions of the unit.
 ///
 /// A unit that rejects writes, because its disk failed, is no error: it can still be read.
-///
-/// # Errors
-/// Those of the initiator.
 pub async fn log_in(portal: SocketAddr, lun: Lun, name: &str) -> Result<Session, Error> {
     log_in_as(portal, lun, &named(name)).await
 }
 
 /// As [`log_in`], with these options.
-///
-/// # Errors
-/// Those of the initiator.
 pub async fn log_in_as(portal: SocketAddr, lun: Lun, options: &Options) -> Result<Session, Error> {
     let session = Session::connect(portal, TARGET, options).await?;
     match session.make_ready(lun).await {

@@ -39,9 +39,6 @@ impl Unexchangeable {
 ///
 /// `initial` is the value before the first write; `exchanged` maps each new value to the old value that it
 /// was to replace.
-///
-/// # Errors
-/// The first violation.
 pub fn check(initial: u64, history: &[Op], exchanged: &BTreeMap<u64, u64>) -> Result<(), Unexchangeable> {
     linear::check(initial, history).map_err(Unexchangeable::Impossible)?;
     let mut times: BTreeMap<u64, (Time, Time)> = BTreeMap::new();

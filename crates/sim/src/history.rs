@@ -135,9 +135,6 @@ impl History {
     }
 
     /// Checks that what was seen of each sector is possible (A1), and that each exchange was atomic (A11).
-    ///
-    /// # Errors
-    /// The sector, and why it is impossible.
     pub fn check(&self) -> Result<(), (u64, Unexchangeable)> {
         let (sectors, exchanged) = (self.0.sectors.borrow(), self.0.exchanged.borrow());
         let mut each = sectors.iter();
@@ -147,9 +144,6 @@ impl History {
     }
 
     /// Checks that a read that finds `value` in a sector now would be possible.
-    ///
-    /// # Errors
-    /// Why it is not.
     pub fn check_found(&self, sector: u64, value: u64) -> Result<(), Violation> {
         let now = self.tick();
         let mut ops = self.0.sectors.borrow().get(&sector).cloned().unwrap_or_default();

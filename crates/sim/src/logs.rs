@@ -340,7 +340,6 @@ fn is_whole(slot: &[u8]) -> bool {
     number(slot, 8, 4) == u64::from(crc32c(&covered))
 }
 
-/// The number in these bytes.
 fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     let mut all = [0; 8];
     all[..len].copy_from_slice(&bytes[at..at + len]);
@@ -351,7 +350,6 @@ fn behind(spot: Spot, bytes: u64) -> Spot {
     Spot { at: spot.at + bytes, ..spot }
 }
 
-/// One of these.
 fn any<'a, T>(all: &'a [T], rng: &mut Rng) -> Option<&'a T> {
     if all.is_empty() { None } else { all.get(rng.below(all.len() as u64) as usize) }
 }

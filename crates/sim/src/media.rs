@@ -116,9 +116,6 @@ impl Media {
 
     /// Reads the sectors of a node's copies that move, in one of its pools, from an image of its disks
     /// ([`Cluster::opened`]).
-    ///
-    /// # Errors
-    /// What does not open, or cannot be read.
     pub fn read_moving(
         &self,
         cluster: &Cluster,
@@ -136,9 +133,6 @@ impl Media {
     }
 
     /// What is on a node's disks in each watched sector of a volume.
-    ///
-    /// # Errors
-    /// As for [`Media::read_moving`].
     fn read(
         &self,
         cluster: &Cluster,

@@ -29,9 +29,6 @@ impl RamBudget {
     }
 
     /// Reserves `len` bytes until the grant is dropped.
-    ///
-    /// # Errors
-    /// [`StoreError::NoMemory`].
     pub fn reserve(&self, len: ByteLen) -> Result<RamGrant, StoreError> {
         let fits = |used: u64| used.checked_add(len.0).filter(|used| *used <= self.limit);
         match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {

@@ -6,7 +6,6 @@
 mod encoding;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::rc::Rc;
 
 use base::{BlockSize, ByteLen};
@@ -44,48 +43,39 @@ pub struct Host {
     pub name: String,
 }
 
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name, self.id)
-    }
-}
+base::shows!(Display for Host, |it| "{} ({})", it.name, it.id);
 
-/// Where the blocks of a volume are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VolumeKind {
-    /// In place on the pool's disks. All space is taken when the volume is created.
-    Thick,
-    /// In memory: empty after each start. Only the definition of the volume is in the pool.
-    Ram,
-    /// In the pool's logs: never in place, and taking space only for what was written. Volumes share the
-    /// room.
-    Log,
-}
-
-/// What a write does that finds the pool of its log volume full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenFull {
-    /// It fails at once.
-    #[default]
-    Fail,
-    /// It waits for room for a while first. The store only keeps this for the node.
-    Pause,
-}
-
-impl WhenFull {
-    fn code(self) -> u8 {
-        match self {
-            WhenFull::Fail => 1,
-            WhenFull::Pause => 2,
-        }
+// The numbers are those in the catalog and between nodes.
+base::numbered! {
+    /// Where the blocks of a volume are stored.
+    pub enum VolumeKind: u8 {
+        /// In place on the pool's disks. All space is taken when the volume is created.
+        Thick = 1,
+        /// In memory: empty after each start. Only the definition of the volume is in the pool.
+        Ram = 2,
+        /// In the pool's logs: never in place, and taking space only for what was written. Volumes share the
+        /// room.
+        Log = 3,
     }
 
-    fn from_code(code: u8) -> Option<WhenFull> {
-        match code {
-            1 => Some(WhenFull::Fail),
-            2 => Some(WhenFull::Pause),
-            _ => None,
-        }
+    /// What a write does that finds the pool of its log volume full.
+    #[derive(Default)]
+    pub enum WhenFull: u8 {
+        /// It fails at once.
+        #[default]
+        Fail = 1,
+        /// It waits for room for a while first. The store only keeps this for the node.
+        Pause = 2,
+    }
+
+    /// Whether the blocks of a log-structured volume are compressed.
+    #[derive(Default)]
+    pub enum Compression: u8 {
+        /// Blocks are stored as they are.
+        Off = 0,
+        /// Blocks that LZ4 makes half as large take half a block's space, or a quarter.
+        #[default]
+        Lz4 = 1,
     }
 }
 
@@ -104,7 +94,6 @@ impl SpacePolicy {
         self.reserve.0.div_ceil(u64::from(slices)).div_ceil(SLOT_BYTES as u64) * u64::from(SLOT_QUARTERS)
     }
 
-    /// Whether a volume of this kind and capacity can have it.
     pub(crate) fn suits(self, kind: VolumeKind, capacity: ByteLen) -> bool {
         match kind {
             VolumeKind::Log => self.reserve <= capacity,
@@ -113,61 +102,13 @@ impl SpacePolicy {
     }
 }
 
-/// Whether the blocks of a log-structured volume are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// Blocks are stored as they are.
-    Off,
-    /// Blocks that LZ4 makes half as large take half a block's space, or a quarter.
-    #[default]
-    Lz4,
-}
-
-impl Compression {
-    /// The number of this setting in the catalog and between nodes.
-    pub fn code(self) -> u8 {
-        match self {
-            Compression::Off => 0,
-            Compression::Lz4 => 1,
-        }
-    }
-
-    /// The setting with this number.
-    pub fn from_code(code: u8) -> Option<Compression> {
-        match code {
-            0 => Some(Compression::Off),
-            1 => Some(Compression::Lz4),
-            _ => None,
-        }
-    }
-}
-
 impl VolumeKind {
-    /// The number of this kind in the catalog and between nodes.
-    pub fn code(self) -> u8 {
-        match self {
-            VolumeKind::Thick => 1,
-            VolumeKind::Ram => 2,
-            VolumeKind::Log => 3,
-        }
-    }
-
     /// The kind that a volume of this one can be converted to.
     pub fn other(self) -> Option<VolumeKind> {
         match self {
             VolumeKind::Thick => Some(VolumeKind::Log),
             VolumeKind::Log => Some(VolumeKind::Thick),
             VolumeKind::Ram => None,
-        }
-    }
-
-    /// The kind with this number.
-    pub fn from_code(code: u8) -> Option<VolumeKind> {
-        match code {
-            1 => Some(VolumeKind::Thick),
-            2 => Some(VolumeKind::Ram),
-            3 => Some(VolumeKind::Log),
-            _ => None,
         }
     }
 }
@@ -315,7 +256,6 @@ impl VolumeEntry {
         self.copy.is_some_and(|copy| !matches!(copy.state, CopyState::Sole | CopyState::New))
     }
 
-    /// How many extents the volume has.
     pub(crate) fn extents(&self) -> u64 {
         count(self.runs())
     }
@@ -443,7 +383,6 @@ pub(crate) fn roots_bytes() -> u64 {
 }
 
 impl LogEntry {
-    /// How many extents a zone has.
     pub(crate) fn zone_extents(&self, extent_bytes: u64) -> u64 {
         (u64::from(self.zone_segments) << self.segment_shift) / extent_bytes
     }
@@ -461,7 +400,6 @@ impl LogEntry {
 }
 
 impl Logs {
-    /// All extents of the logs.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
         let zones = self.logs.values().flat_map(|log| log.zones.values());
         self.roots.iter().flatten().chain(zones).copied()
@@ -484,7 +422,6 @@ impl VolumeEntry {
             && self.next.as_ref().is_none_or(|next| has_all(next.kind, &next.slices, &next.checksums))
     }
 
-    /// How many extents `slice` needs in a volume of `capacity`.
     pub(crate) fn extents_wanted(&self, slice: u16, capacity: ByteLen, extent_bytes: u64) -> u64 {
         self.extents_wanted_as(self.kind, slice, capacity, extent_bytes)
     }
@@ -496,7 +433,6 @@ impl VolumeEntry {
         }
     }
 
-    /// How many extents the map needs in a volume of `capacity`.
     pub(crate) fn map_extents_wanted(&self, capacity: ByteLen, extent_bytes: u64) -> u64 {
         match self.kind {
             VolumeKind::Thick | VolumeKind::Log => self.map_bytes(capacity).div_ceil(extent_bytes),
@@ -504,7 +440,6 @@ impl VolumeEntry {
         }
     }
 
-    /// How many extents the checksums need in a volume of `capacity`.
     pub(crate) fn checksum_extents_wanted(&self, capacity: ByteLen, extent_bytes: u64) -> u64 {
         match self.checksums {
             Some(_) => self.checksum_bytes(capacity).div_ceil(extent_bytes),
@@ -538,7 +473,6 @@ impl VolumeEntry {
 }
 
 impl OtherLayout {
-    /// All extents of the layout.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
         self.slices.iter().flatten().chain(self.checksums.iter().flatten()).copied()
     }

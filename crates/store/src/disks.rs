@@ -128,12 +128,10 @@ impl PoolDisk {
         self.disk.size()
     }
 
-    /// See [`Disk::present_size`].
     pub(crate) fn present_size(&self) -> Result<u64, DiskError> {
         self.disk.present_size().map_err(DiskError::Media)
     }
 
-    /// See [`Disk::set_size`].
     pub(crate) fn set_size(&self, size: u64) {
         self.disk.set_size(size);
     }

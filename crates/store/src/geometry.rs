@@ -84,7 +84,6 @@ pub(crate) struct Geometry {
     pub slot_bytes: u64,
 }
 
-/// The offset of a superblock of `generation` on a disk of `disk_bytes`.
 pub(crate) fn superblock_offset(disk_bytes: u64, end: End, generation: u64) -> u64 {
     let start = match end {
         End::Head => 0,
@@ -130,7 +129,6 @@ impl Geometry {
         2 * slot_bytes + TAIL_BYTES
     }
 
-    /// The offset of extent 0.
     pub(crate) fn extents_offset(&self) -> u64 {
         (HEAD_BYTES + 2 * self.slot_bytes).next_multiple_of(EXTENT_BYTES_MIN)
     }
@@ -144,7 +142,6 @@ impl Geometry {
         start + generation % 2 * self.slot_bytes
     }
 
-    /// The offset of a superblock of `generation`.
     pub(crate) fn superblock_offset(&self, end: End, generation: u64) -> u64 {
         superblock_offset(self.disk_bytes, end, generation)
     }

@@ -3,7 +3,7 @@
 //! Blocks that were never written, or were zeroed, take no memory. The volume's whole size is reserved in the
 //! [`RamBudget`](crate::RamBudget) nevertheless, so that a write cannot fail.
 
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
 
 use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
@@ -30,7 +30,7 @@ struct Chunk {
 }
 
 /// One core's part of a RAM volume. Its operations never wait.
-pub struct RamSlice {
+pub(crate) struct RamSlice {
     memory: Memory,
     /// The specification with which the slice was opened or grown. Its grants keep the memory reserved.
     spec: RefCell<SliceSpec>,
@@ -43,28 +43,8 @@ impl RamSlice {
         RamSlice { memory: Memory::default(), spec: RefCell::new(spec), map: RefCell::default() }
     }
 
-    /// The number of the slice in its volume.
-    pub fn index(&self) -> u16 {
-        self.spec.borrow().index
-    }
-
-    /// The length of the slice.
-    pub fn len(&self) -> ByteLen {
-        self.spec.borrow().len
-    }
-
-    /// Whether the slice has no bytes because the volume is so small.
-    pub fn is_empty(&self) -> bool {
-        self.len().0 == 0
-    }
-
-    /// The memory that the slice takes now.
-    pub fn resident(&self) -> ByteLen {
-        self.memory.resident()
-    }
-
-    pub(crate) fn map_pages(&self) -> u64 {
-        self.spec.borrow().map_pages
+    pub(crate) fn spec(&self) -> Ref<'_, SliceSpec> {
+        self.spec.borrow()
     }
 
     pub(crate) fn map_page(&self, page: usize) -> [u8; MAP_PAGE_BYTES] {
@@ -233,16 +213,18 @@ impl Memory {
         found.truncate(max);
         found
     }
-
-    /// The memory that is taken now.
-    pub(crate) fn resident(&self) -> ByteLen {
-        ByteLen(self.chunks.borrow().iter().flatten().count() as u64 * CHUNK_BYTES)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Memory {
+        /// The memory that is taken now.
+        fn resident(&self) -> ByteLen {
+            ByteLen(self.chunks.borrow().iter().flatten().count() as u64 * CHUNK_BYTES)
+        }
+    }
 
     fn written(slice: &Memory, offset: u64, len: usize, value: u8) {
         slice.write(ByteOffset(offset), &Chain::copy_of(&vec![value; len]));

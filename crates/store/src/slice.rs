@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use base::{BlockSize, ByteLen, ByteOffset, Chain};
+use base::{BlockSize, Buf, ByteLen, ByteOffset, Chain};
 use rt::{Durability, Room};
 
 use self::conversion::Conversion;
@@ -28,7 +28,7 @@ use crate::log::LogHandle;
 use crate::lost::Lost;
 use crate::ram::RamSlice;
 use crate::range_lock::RangeLock;
-use crate::thick::ChecksumArea;
+use crate::thick::{ChecksumArea, read_error, write_error};
 
 pub(crate) use self::layout::Layout;
 
@@ -238,20 +238,12 @@ impl Slice {
 
     /// The number of the slice in its volume.
     pub fn index(&self) -> u16 {
-        match &*self.layout() {
-            Layout::Thick(slice) => slice.index(),
-            Layout::Log(slice) => slice.index(),
-            Layout::Ram(slice) => slice.index(),
-        }
+        self.layout().spec().index
     }
 
     /// The length of the slice.
     pub fn len(&self) -> ByteLen {
-        match &*self.layout() {
-            Layout::Thick(slice) => slice.len(),
-            Layout::Log(slice) => slice.len(),
-            Layout::Ram(slice) => slice.len(),
-        }
+        self.layout().spec().len
     }
 
     /// Whether the slice has no bytes because the volume is so small.
@@ -268,13 +260,8 @@ impl Slice {
     ///
     /// The pages are stored apart from the slice's bytes.
     pub fn map_pages(&self) -> usize {
-        let pages = match &*self.layout() {
-            Layout::Thick(slice) => slice.map_pages(),
-            Layout::Log(slice) => slice.map_pages(),
-            Layout::Ram(slice) => slice.map_pages(),
-        };
         // This fits: a slice of the largest volume has 2^27 pages.
-        pages as usize
+        self.layout().spec().map_pages as usize
     }
 
     /// Waits until the slice can serve: if it lies in a log, the log must be recovered first.
@@ -330,35 +317,28 @@ impl Slice {
 
     /// Reads a page of the map on disks; page 0 is the list of lost blocks.
     async fn read_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
-        match &*self.layout() {
-            Layout::Thick(slice) => {
-                let _pass = self.pages.read(page..page + 1).await?;
-                slice.read_page(page).await
-            }
-            Layout::Log(slice) => {
-                let _pass = self.pages.read(page..page + 1).await?;
-                slice.read_page(page).await
-            }
-            Layout::Ram(_) => Ok([0; MAP_PAGE_BYTES]),
+        let layout = self.layout();
+        if matches!(*layout, Layout::Ram(_)) {
+            return Ok([0; MAP_PAGE_BYTES]);
         }
+        let _pass = self.pages.read(page..page + 1).await?;
+        let (disk, place, disk_offset) = layout.page(page);
+        let read = disk.read(disk_offset, Buf::uncleared(MAP_PAGE_BYTES)).await;
+        let first = MapPlaces::covered_from(page);
+        let bytes = read.map_err(|error| read_error(&error, first, (place, disk_offset)))?;
+        Ok(bytes[..].try_into().expect("as long as was asked for"))
     }
 
     async fn write_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
-        match &*self.layout() {
-            Layout::Thick(slice) => {
-                let pass = self.pages.change(page..page + 1).await?;
-                let written = slice.write_page(page, image).await;
-                pass.end();
-                written
-            }
-            Layout::Log(slice) => {
-                let pass = self.pages.change(page..page + 1).await?;
-                let written = slice.write_page(page, image).await;
-                pass.end();
-                written
-            }
-            Layout::Ram(_) => Ok(()),
+        let layout = self.layout();
+        if matches!(*layout, Layout::Ram(_)) {
+            return Ok(());
         }
+        let pass = self.pages.change(page..page + 1).await?;
+        let (disk, _, disk_offset) = layout.page(page);
+        let written = disk.write(disk_offset, Buf::copy_of(image).share(), Durability::Durable).await;
+        pass.end();
+        written.map_err(|error| write_error(&error, Some(MapPlaces::covered_from(page))))
     }
 
     /// Reads `len` bytes at `offset`.
@@ -693,7 +673,6 @@ fn unreadable(found: Vec<(SliceError, bool)>) -> Vec<(BadBlock, bool)> {
     bad.collect()
 }
 
-/// The range of `len` bytes at `offset`.
 fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
     offset.0..offset.0 + len.0
 }

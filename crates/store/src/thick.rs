@@ -18,7 +18,7 @@ mod checksums;
 #[cfg(test)]
 mod tests;
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
 use rt::{DiskError, Durability, Room};
 
 use crate::canary::{Canary, makes};
-use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
+use crate::copy::MapPlaces;
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::{BadBlock, ReadFailure, SliceError};
 use crate::gate::{Gate, Holding};
@@ -48,7 +48,7 @@ const _: () = assert!(UNIT == LOCK_BYTES, "a lock holds whole units, and a unit 
 const RANGES_MAX: usize = 1 << 14;
 
 /// One core's part of a thick volume.
-pub struct ThickSlice {
+pub(crate) struct ThickSlice {
     /// Replaced when the slice grows onto a disk that was added.
     disks: RefCell<CoreDisks>,
     /// The specification with which the slice was opened or grown.
@@ -165,19 +165,8 @@ impl ThickSlice {
         }
     }
 
-    /// The number of the slice in its volume.
-    pub fn index(&self) -> u16 {
-        self.spec.borrow().index
-    }
-
-    /// The length of the slice.
-    pub fn len(&self) -> ByteLen {
-        self.spec.borrow().len
-    }
-
-    /// Whether the slice has no bytes because the volume is so small.
-    pub fn is_empty(&self) -> bool {
-        self.len().0 == 0
+    pub(crate) fn spec(&self) -> Ref<'_, SliceSpec> {
+        self.spec.borrow()
     }
 
     pub(crate) fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
@@ -189,11 +178,7 @@ impl ThickSlice {
 
     pub(crate) async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
         let mut data = Chain::new();
-        let mut at = offset.0;
-        let end = at + len.0;
-        while at < end {
-            let part = self.part(at, end);
-            at += part.len;
+        for part in self.parts(offset.0..offset.0 + len.0) {
             data.push(part.read().await?);
         }
         Ok(data)
@@ -222,13 +207,11 @@ impl ThickSlice {
         data: Chain,
         how: How,
     ) -> Result<(), SliceError> {
-        let (mut at, end) = (offset, offset + data.len() as u64);
+        let end = offset + data.len() as u64;
         let (mut parts, mut sums) = (Vec::new(), Vec::new());
         // First what may fail without a change: the checksums that the units had still hold then.
-        while at < end {
-            let part = self.part(at, end);
-            let from = (at - offset) as usize;
-            at += part.len;
+        for part in self.parts(offset..end) {
+            let from = (part.offset - offset) as usize;
             let whole = part.whole(data.slice(from..from + part.len as usize)).await?;
             push_sums(&whole, &mut sums);
             parts.push((part, whole));
@@ -286,10 +269,7 @@ impl ThickSlice {
 
     /// Zeroes whole units.
     async fn zero_parts(&self, range: Range<u64>) -> Result<(), SliceError> {
-        let mut at = range.start;
-        while at < range.end {
-            let part = self.part(at, range.end);
-            at += part.len;
+        for part in self.parts(range) {
             let zeroed = part.disk.zero(part.disk_offset, part.len).await;
             zeroed.map_err(|error| write_error(&error, Some(part.offset)))?;
         }
@@ -302,27 +282,20 @@ impl ThickSlice {
         data: Chain,
         durability: Durability,
     ) -> Result<(), SliceError> {
-        let mut at = offset.0;
-        let end = at + data.len() as u64;
-        let _locked = self.lock(at..end).await;
+        let range = offset.0..offset.0 + data.len() as u64;
+        let _locked = self.lock(range.clone()).await;
         if let Some(checksums) = &self.checksums {
-            return self.write_units(checksums, at, data, How::Write(durability)).await;
+            return self.write_units(checksums, offset.0, data, How::Write(durability)).await;
         }
-        while at < end {
-            let part = self.part(at, end);
-            let from = (at - offset.0) as usize;
-            at += part.len;
+        for part in self.parts(range) {
+            let from = (part.offset - offset.0) as usize;
             part.write(data.slice(from..from + part.len as usize), durability).await?;
         }
         Ok(())
     }
 
     pub(crate) async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
-        let mut at = offset.0;
-        let end = at + len.0;
-        while at < end {
-            let part = self.part(at, end);
-            at += part.len;
+        for part in self.parts(offset.0..offset.0 + len.0) {
             if !part.disk.has_ample_room() {
                 let around = part.around();
                 let allocated = part.disk.allocate(around.start, around.end - around.start).await;
@@ -339,42 +312,32 @@ impl ThickSlice {
     }
 
     pub(crate) async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
-        let mut at = offset.0;
-        let end = at + len.0;
-        let _locked = self.lock(at..end).await;
+        let range = offset.0..offset.0 + len.0;
+        let _locked = self.lock(range.clone()).await;
         if let Some(checksums) = &self.checksums {
-            return self.zero_units(checksums, at..end).await;
+            return self.zero_units(checksums, range).await;
         }
-        while at < end {
-            let part = self.part(at, end);
-            at += part.len;
+        for part in self.parts(range) {
             part.zero().await?;
         }
         Ok(())
     }
 
     pub(crate) async fn rewrite(&self, offset: ByteOffset, data: Chain) -> Result<(), SliceError> {
-        let mut at = offset.0;
-        let end = at + data.len() as u64;
-        let _locked = self.lock(at..end).await;
+        let range = offset.0..offset.0 + data.len() as u64;
+        let _locked = self.lock(range.clone()).await;
         if let Some(checksums) = &self.checksums {
-            return self.write_units(checksums, at, data, How::Rewrite).await;
+            return self.write_units(checksums, offset.0, data, How::Rewrite).await;
         }
-        while at < end {
-            let part = self.part(at, end);
-            let from = (at - offset.0) as usize;
-            at += part.len;
+        for part in self.parts(range) {
+            let from = (part.offset - offset.0) as usize;
             part.rewrite(data.slice(from..from + part.len as usize)).await?;
         }
         Ok(())
     }
 
     pub(crate) async fn read_edges(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
-        let mut at = offset.0;
-        let end = at + len.0;
-        while at < end {
-            let part = self.part(at, end);
-            at += part.len;
+        for part in self.parts(offset.0..offset.0 + len.0) {
             part.read_edges().await?;
         }
         Ok(())
@@ -448,10 +411,7 @@ impl ThickSlice {
             (*sum != Sum::ZEROS).then(|| start.max(range.start)..(start + UNIT).min(range.end))
         };
         let mut used: Vec<Range<u64>> = (range.start / UNIT..).zip(&sums).filter_map(unit_at).collect();
-        let mut at = range.start;
-        while at < range.end {
-            let part = self.part(at, range.end);
-            at += part.len;
+        for part in self.parts(range) {
             used.extend(part.allocated(RANGES_MAX).await?);
         }
         used.sort_unstable_by_key(|range| range.start);
@@ -465,35 +425,7 @@ impl ThickSlice {
         Ok(merged)
     }
 
-    pub(crate) fn map_pages(&self) -> u64 {
-        self.spec.borrow().map_pages
-    }
-
-    /// Reads a page of the slice's map. Page 0 is the list of lost blocks.
-    pub(crate) async fn read_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
-        let (place, disk_offset) = self.page_place(page);
-        let disk = self.disk(place);
-        let read = disk.read(disk_offset, Buf::uncleared(MAP_PAGE_BYTES)).await;
-        let bytes =
-            read.map_err(|error| read_error(&error, MapPlaces::covered_from(page), (place, disk_offset)))?;
-        Ok(bytes[..].try_into().expect("as long as was asked for"))
-    }
-
-    pub(crate) async fn write_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
-        let (place, disk_offset) = self.page_place(page);
-        let disk = self.disk(place);
-        let written = disk.write(disk_offset, Buf::copy_of(image).share(), Durability::Durable).await;
-        written.map_err(|error| write_error(&error, Some(MapPlaces::covered_from(page))))
-    }
-
-    /// The disk and offset of a page of the slice's map.
-    pub(crate) fn page_place(&self, page: u64) -> (u16, u64) {
-        let spec = self.spec.borrow();
-        let SpecKind::Thick { map, .. } = &spec.kind else { panic!("the specification of a thick slice") };
-        map.place(spec.index, page)
-    }
-
-    fn disk(&self, place: u16) -> Rc<PoolDisk> {
+    pub(crate) fn disk(&self, place: u16) -> Rc<PoolDisk> {
         Rc::clone(self.disks.borrow().disk(place))
     }
 
@@ -508,13 +440,23 @@ impl ThickSlice {
         Some(lock.lock(start, range.end.next_multiple_of(LOCK_BYTES)).await)
     }
 
+    /// The parts of a range, each as it is when its turn comes.
+    fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Part> {
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let part = (at < range.end).then(|| self.part(at, range.end))?;
+            at += part.len;
+            Some(part)
+        })
+    }
+
     /// The first part of `at..end`.
     fn part(&self, at: u64, end: u64) -> Part {
         let (place, disk_offset, len) = located(&self.places.borrow(), at, end);
         Part {
             offset: at,
             place,
-            disk: Rc::clone(self.disks.borrow().disk(place)),
+            disk: self.disk(place),
             disk_offset,
             len,
             is_last: at + len == self.spec.borrow().len.0,
@@ -603,7 +545,6 @@ impl Part {
         self.around() == (self.disk_offset..self.end())
     }
 
-    /// The offset in the slice of an offset on the disk.
     fn slice_offset(&self, disk_offset: u64) -> u64 {
         self.offset + disk_offset.clamp(self.disk_offset, self.end()) - self.disk_offset
     }

@@ -35,8 +35,6 @@ pub struct LoginArgs {
 
 impl LoginArgs {
     /// The options of a login, with default timeouts.
-    ///
-    /// # Errors A secret cannot be read.
     pub fn options(&self) -> Result<Options, CliError> {
         let mut login = Options::default();
         if let Some(name) = &self.initiator {

@@ -2,7 +2,7 @@
 
 use super::path::segment;
 use super::{Client, Result};
-use crate::{DryRun, FloatingAddress, FloatingAddressAdd};
+use crate::{FloatingAddress, FloatingAddressAdd};
 
 /// Floating IPs.
 impl Client {
@@ -19,10 +19,5 @@ impl Client {
     /// Removes a floating IP; sessions through it end.
     pub fn remove_address(&self, address: &str) -> Result<()> {
         self.delete(&format!("/v1/floating-ips/{}", segment(address)))
-    }
-
-    /// What removing a floating IP would do.
-    pub fn would_remove_address(&self, address: &str) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/floating-ips/{}?dry_run=true", segment(address)))
     }
 }

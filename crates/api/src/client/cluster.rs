@@ -3,7 +3,7 @@
 use super::path::segment;
 use super::{Client, Result};
 use crate::{
-    ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, Link, LinkFor, List, Maintenance, Preference,
+    ClusterInit, ClusterJoin, ClusterNode, JoinToken, Link, LinkFor, List, Maintenance, Preference,
     SyncLimit, TokenCreate, VerifySchedule,
 };
 
@@ -70,19 +70,9 @@ impl Client {
         self.done(self.authorized(self.agent.post(self.address("/v1/cluster/force-new"))).send_empty())
     }
 
-    /// What making the node a cluster of its own would do.
-    pub fn would_force_new_cluster(&self) -> Result<DryRun> {
-        self.post_empty("/v1/cluster/force-new?dry_run=true")
-    }
-
     /// Makes the node leave its cluster at its next start.
     pub fn leave_cluster(&self) -> Result<()> {
         self.done(self.authorized(self.agent.post(self.address("/v1/cluster/leave"))).send_empty())
-    }
-
-    /// What leaving the cluster would do.
-    pub fn would_leave_cluster(&self) -> Result<DryRun> {
-        self.post_empty("/v1/cluster/leave?dry_run=true")
     }
 
     /// Begins or ends a node's maintenance.
@@ -90,18 +80,8 @@ impl Client {
         self.put(&format!("/v1/nodes/{node}/maintenance"), &Maintenance { on })
     }
 
-    /// What beginning or ending a node's maintenance would do.
-    pub fn would_maintain_node(&self, node: u16, on: bool) -> Result<DryRun> {
-        self.put_json(&format!("/v1/nodes/{node}/maintenance?dry_run=true"), &Maintenance { on })
-    }
-
     /// Removes another node from the cluster permanently.
     pub fn remove_node(&self, id: u16) -> Result<()> {
         self.delete(&format!("/v1/nodes/{id}"))
-    }
-
-    /// What removing a node from the cluster would do.
-    pub fn would_remove_node(&self, id: u16) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/nodes/{id}?dry_run=true"))
     }
 }

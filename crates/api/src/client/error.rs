@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use ureq::Timeout;
 
-use crate::Problem;
+use crate::{DryRun, Problem};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +43,9 @@ pub enum ClientError {
     },
     #[error("{0}")]
     Problem(Box<Problem>),
+    /// What a call would do: never returned to callers of [`Client::would`](crate::Client::would).
+    #[error("nothing was changed: it was a dry run")]
+    DryRun(Box<DryRun>),
     #[error("the server at {url} is not an Ursa node of this version: check the address")]
     NotUrsa {
         url: String,

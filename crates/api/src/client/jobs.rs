@@ -2,7 +2,7 @@
 
 use super::path::{segment, with_query};
 use super::{Client, Result};
-use crate::{DryRun, Events, EventsQuery, History, HistoryQuery, Job, List};
+use crate::{Events, EventsQuery, History, HistoryQuery, Job, List};
 
 /// Events.
 impl Client {
@@ -59,11 +59,6 @@ impl Client {
     /// Cancels a job.
     pub fn cancel_job(&self, id: &str) -> Result<()> {
         self.delete(&format!("/v1/jobs/{}", segment(id)))
-    }
-
-    /// What canceling a job would do.
-    pub fn would_cancel_job(&self, id: &str) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/jobs/{}?dry_run=true", segment(id)))
     }
 
     /// Pauses a resync.

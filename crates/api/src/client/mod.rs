@@ -51,7 +51,7 @@ fn config() -> Config {
         .build()
 }
 
-/// A client of one node. A dry run (`would_...`) fails as the change itself would.
+/// A client of one node.
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
@@ -59,6 +59,8 @@ pub struct Client {
     url: String,
     /// The token for authentication; `None` uses the credential that the node has stored on this machine.
     token: Option<Arc<str>>,
+    /// Whether each call is a dry run, which ends as [`ClientError::DryRun`].
+    dry_run: bool,
 }
 
 impl fmt::Debug for Client {
@@ -76,7 +78,8 @@ impl Client {
     /// ([`LocalCredential`]). `localhost` means 127.0.0.1 only: another process may listen on the same port
     /// of another of its addresses.
     pub fn new(url: &str) -> Client {
-        Client { agent: config().into(), url: without_name(url.trim_end_matches('/')), token: None }
+        let url = without_name(url.trim_end_matches('/'));
+        Client { agent: config().into(), url, token: None, dry_run: false }
     }
 
     /// The client, with a way to verify the node's certificate. Without it, the client sends nothing to
@@ -94,6 +97,18 @@ impl Client {
     /// The node's URL.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// What a change would do: the dry run of the call that `change` makes with the client it is given.
+    ///
+    /// # Errors
+    /// Those of the change itself. The node refuses a call that has no dry run, and does nothing.
+    pub fn would<T>(&self, change: impl FnOnce(&Client) -> Result<T>) -> Result<DryRun> {
+        match change(&Client { dry_run: true, ..self.clone() }) {
+            Err(ClientError::DryRun(would)) => Ok(*would),
+            Err(error) => Err(error),
+            Ok(_) => unreachable!("each call of this client ends as a dry run"),
+        }
     }
 }
 
@@ -143,7 +158,12 @@ type Call = std::result::Result<Response<Body>, ureq::Error>;
 
 impl Client {
     fn address(&self, path: &str) -> String {
-        format!("{}{path}", self.url)
+        let dry_run = match (self.dry_run, path.contains('?')) {
+            (false, _) => "",
+            (true, false) => "?dry_run=true",
+            (true, true) => "&dry_run=true",
+        };
+        format!("{}{path}{dry_run}", self.url)
     }
 
     /// Adds the token. The local credential is read for each request: a node that was restarted has stored a
@@ -185,11 +205,6 @@ impl Client {
         self.done(self.authorized(self.agent.put(self.address(path))).send_json(body))
     }
 
-    /// The dry run of a DELETE; `path` has the parameter for it.
-    fn would_delete(&self, path: &str) -> Result<DryRun> {
-        self.json(self.authorized(self.agent.delete(self.address(path))).call())
-    }
-
     fn delete(&self, path: &str) -> Result<()> {
         self.done(self.authorized(self.agent.delete(self.address(path))).call())
     }
@@ -210,6 +225,10 @@ impl Client {
         let status = response.status();
         let text = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
         let text = text.map_err(failed)?;
+        if status.is_success() && self.dry_run {
+            let would = serde_json::from_str(&text).map_err(|error| self.not_ursa(error))?;
+            return Err(ClientError::DryRun(would));
+        }
         if status.is_success() {
             return Ok(text);
         }

@@ -3,8 +3,8 @@
 use super::path::{segment, with_query};
 use super::{Client, Result};
 use crate::{
-    ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, AuditQuery, DryRun, List, User, UserChange,
-    UserCreate, WhoAmI,
+    ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, AuditQuery, List, User, UserChange, UserCreate,
+    WhoAmI,
 };
 
 /// Users, tokens and the audit log.
@@ -29,19 +29,9 @@ impl Client {
         self.patch(&format!("/v1/users/{}", segment(name)), change)
     }
 
-    /// What changing a user would do.
-    pub fn would_change_user(&self, name: &str, change: &UserChange) -> Result<DryRun> {
-        self.patch(&format!("/v1/users/{}?dry_run=true", segment(name)), change)
-    }
-
     /// Deletes a user.
     pub fn delete_user(&self, name: &str) -> Result<()> {
         self.delete(&format!("/v1/users/{}", segment(name)))
-    }
-
-    /// What deleting a user would do.
-    pub fn would_delete_user(&self, name: &str) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/users/{}?dry_run=true", segment(name)))
     }
 
     /// All tokens.
@@ -57,11 +47,6 @@ impl Client {
     /// Deletes a token.
     pub fn delete_api_token(&self, id: &str) -> Result<()> {
         self.delete(&format!("/v1/tokens/{}", segment(id)))
-    }
-
-    /// What deleting a token would do.
-    pub fn would_delete_api_token(&self, id: &str) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/tokens/{}?dry_run=true", segment(id)))
     }
 
     /// The audit log of the queried node, or of others, the newest entry first.

@@ -3,8 +3,7 @@
 use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
-    BlockDevice, DryRun, Forecast, Job, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport,
-    PoolRemoveDisk,
+    BlockDevice, Forecast, Job, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemoveDisk,
 };
 
 /// Pools: those of the node with this number; `None` means the queried node.
@@ -44,19 +43,9 @@ impl Client {
         self.post(&of_node("/v1/pools".into(), node), pool)
     }
 
-    /// What creating a pool would do.
-    pub fn would_create_pool(&self, pool: &PoolCreate, node: Option<u16>) -> Result<DryRun> {
-        self.post(&of_node("/v1/pools?dry_run=true".into(), node), pool)
-    }
-
     /// Imports a pool that was created elsewhere or earlier.
     pub fn import_pool(&self, import: &PoolImport, node: Option<u16>) -> Result<Pool> {
         self.post(&of_node("/v1/pools/import".into(), node), import)
-    }
-
-    /// What importing a pool would do.
-    pub fn would_import_pool(&self, import: &PoolImport, node: Option<u16>) -> Result<DryRun> {
-        self.post(&of_node("/v1/pools/import?dry_run=true".into(), node), import)
     }
 
     /// Exports a pool, so that another server can import it.
@@ -65,19 +54,9 @@ impl Client {
         self.done(self.authorized(self.agent.post(url)).send_empty())
     }
 
-    /// What exporting a pool would do.
-    pub fn would_export_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
-        self.post_empty(&of_node(format!("/v1/pools/{}/export?dry_run=true", segment(name)), node))
-    }
-
     /// Adds a disk to a pool.
     pub fn add_disk(&self, pool: &str, disk: &PoolAddDisk, node: Option<u16>) -> Result<Pool> {
         self.post(&of_node(format!("/v1/pools/{}/disks", segment(pool)), node), disk)
-    }
-
-    /// What adding a disk to a pool would do.
-    pub fn would_add_disk(&self, pool: &str, disk: &PoolAddDisk, node: Option<u16>) -> Result<DryRun> {
-        self.post(&of_node(format!("/v1/pools/{}/disks?dry_run=true", segment(pool)), node), disk)
     }
 
     /// Removes a disk from a pool, or cancels that.
@@ -85,19 +64,9 @@ impl Client {
         self.post(&of_node(format!("/v1/pools/{}/remove-disk", segment(pool)), node), disk)
     }
 
-    /// What removing a disk from a pool would do.
-    pub fn would_remove_disk(&self, pool: &str, disk: &PoolRemoveDisk, node: Option<u16>) -> Result<DryRun> {
-        self.post(&of_node(format!("/v1/pools/{}/remove-disk?dry_run=true", segment(pool)), node), disk)
-    }
-
     /// Grows a pool whose disks have become larger.
     pub fn grow_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
         self.post_empty(&of_node(format!("/v1/pools/{}/grow", segment(name)), node))
-    }
-
-    /// What growing a pool would do.
-    pub fn would_grow_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
-        self.post_empty(&of_node(format!("/v1/pools/{}/grow?dry_run=true", segment(name)), node))
     }
 
     /// Closes a pool that has failed, and opens it again.
@@ -115,30 +84,14 @@ impl Client {
         self.post_empty(&of_node(format!("/v1/pools/{}/acknowledge", segment(name)), node))
     }
 
-    /// What reopening a pool would do.
-    pub fn would_reopen_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
-        self.post_empty(&of_node(format!("/v1/pools/{}/reopen?dry_run=true", segment(name)), node))
-    }
-
     /// Accepts the older data of a pool that was set back.
     pub fn accept_older_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
         self.post_empty(&of_node(format!("/v1/pools/{}/accept-older", segment(name)), node))
-    }
-
-    /// What accepting the older data of a pool would do.
-    pub fn would_accept_older_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
-        self.post_empty(&of_node(format!("/v1/pools/{}/accept-older?dry_run=true", segment(name)), node))
     }
 
     /// Forgets a pool that cannot be used.
     pub fn forget_pool(&self, name: &str, how: &PoolForget, node: Option<u16>) -> Result<()> {
         let url = self.address(&of_node(format!("/v1/pools/{}/forget", segment(name)), node));
         self.done(self.authorized(self.agent.post(url)).send_json(how))
-    }
-
-    /// What forgetting a pool would do.
-    pub fn would_forget_pool(&self, name: &str, how: &PoolForget, node: Option<u16>) -> Result<DryRun> {
-        let path = format!("/v1/pools/{}/forget?dry_run=true", segment(name));
-        self.post(&of_node(path, node), how)
     }
 }

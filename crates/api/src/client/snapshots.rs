@@ -33,9 +33,4 @@ impl Client {
     pub fn delete_snapshot(&self, snapshot: &str) -> Result<()> {
         self.delete(&format!("/v1/snapshots/{}", segment(snapshot)))
     }
-
-    /// What deleting a snapshot would do.
-    pub fn would_delete_snapshot(&self, snapshot: &str) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/snapshots/{}?dry_run=true", segment(snapshot)))
-    }
 }

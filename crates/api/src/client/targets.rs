@@ -3,8 +3,7 @@
 use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
-    DryRun, Host, HostChange, HostCreate, List, MapCreate, Session, Target, TargetChange, TargetCreate,
-    TargetMap,
+    Host, HostChange, HostCreate, List, MapCreate, Session, Target, TargetChange, TargetCreate, TargetMap,
 };
 
 /// Targets and LUN maps.
@@ -29,19 +28,9 @@ impl Client {
         self.patch(&format!("/v1/targets/{}", segment(name)), change)
     }
 
-    /// What changing a target would do.
-    pub fn would_change_target(&self, name: &str, change: &TargetChange) -> Result<DryRun> {
-        self.patch(&format!("/v1/targets/{}?dry_run=true", segment(name)), change)
-    }
-
     /// Deletes a target; with `force`, also its maps.
     pub fn delete_target(&self, name: &str, force: bool) -> Result<()> {
         self.delete(&format!("/v1/targets/{}?force={force}", segment(name)))
-    }
-
-    /// What deleting a target would do.
-    pub fn would_delete_target(&self, name: &str, force: bool) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/targets/{}?dry_run=true&force={force}", segment(name)))
     }
 
     /// Maps a volume as a LUN of a target.
@@ -53,12 +42,6 @@ impl Client {
     pub fn delete_map(&self, target: &str, lun: u16, host: Option<&str>) -> Result<()> {
         let host = host.map_or(String::new(), |host| format!("?host={}", segment(host)));
         self.delete(&format!("/v1/targets/{}/maps/{lun}{host}", segment(target)))
-    }
-
-    /// What unmapping a LUN would do.
-    pub fn would_delete_map(&self, target: &str, lun: u16, host: Option<&str>) -> Result<DryRun> {
-        let host = host.map_or(String::new(), |host| format!("&host={}", segment(host)));
-        self.would_delete(&format!("/v1/targets/{}/maps/{lun}?dry_run=true{host}", segment(target)))
     }
 }
 
@@ -84,19 +67,9 @@ impl Client {
         self.put_json(&format!("/v1/hosts/{}", segment(name)), change)
     }
 
-    /// What changing a host group would do.
-    pub fn would_change_host(&self, name: &str, change: &HostChange) -> Result<DryRun> {
-        self.put_json(&format!("/v1/hosts/{}?dry_run=true", segment(name)), change)
-    }
-
     /// Deletes a host group.
     pub fn delete_host(&self, name: &str) -> Result<()> {
         self.delete(&format!("/v1/hosts/{}", segment(name)))
-    }
-
-    /// What deleting a host group would do.
-    pub fn would_delete_host(&self, name: &str) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/hosts/{}?dry_run=true", segment(name)))
     }
 }
 
@@ -116,10 +89,5 @@ impl Client {
     /// again.
     pub fn end_session(&self, tsih: u16, node: Option<u16>) -> Result<()> {
         self.delete(&of_node(format!("/v1/sessions/{tsih}"), node))
-    }
-
-    /// What ending a session would do.
-    pub fn would_end_session(&self, tsih: u16, node: Option<u16>) -> Result<DryRun> {
-        self.would_delete(&of_node(format!("/v1/sessions/{tsih}?dry_run=true"), node))
     }
 }

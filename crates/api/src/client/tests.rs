@@ -63,6 +63,20 @@ fn a_deletion_returns_nothing() {
 }
 
 #[test]
+fn a_dry_run_says_so_in_the_query() {
+    let answer = response("200 OK", r#"{"would":["it goes"]}"#);
+    let (client, thread) = server(&answer);
+    let would = client.would(|client| client.delete_map("iqn.2026-11.io.ursa:db", 3, Some("h"))).unwrap();
+    assert_eq!(would.would, ["it goes"]);
+    let request = thread.join().unwrap();
+    assert!(request.contains("/maps/3?host=h&dry_run=true HTTP/1.1\r\n"), "{request}");
+    let (client, thread) = server(&answer);
+    client.would(|client| client.delete_host("h")).unwrap();
+    let request = thread.join().unwrap();
+    assert!(request.starts_with("DELETE /v1/hosts/h?dry_run=true HTTP/1.1\r\n"), "{request}");
+}
+
+#[test]
 fn a_refusal_says_why() {
     let problem = r#"{"type":"about:blank","title":"Conflict","status":409,"detail":"it is used","code":"host_in_use",
         "hint":"let it be"}"#;

@@ -79,9 +79,6 @@ impl fmt::Debug for Fingerprint {
 
 impl Trust {
     /// Trusts the authorities whose certificates are in a file, in PEM.
-    ///
-    /// # Errors
-    /// See [`TrustError`].
     pub fn authorities(file: &Path) -> Result<Trust, TrustError> {
         Ok(Trust::Authorities(Arc::new(authorities(file)?)))
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
-    CopyCreate, DryRun, ForkResolution, List, PolicyChoice, PolicyChosen, Scrub, Verification,
-    VerificationState, Volume, VolumeChange, VolumeConvert, VolumeCounters, VolumeCreate,
+    CopyCreate, ForkResolution, List, PolicyChoice, PolicyChosen, Scrub, Verification, VerificationState,
+    Volume, VolumeChange, VolumeConvert, VolumeCounters, VolumeCreate,
 };
 
 /// How often the client queries the progress of a verify.
@@ -35,11 +35,6 @@ impl Client {
     /// Creates a volume, and maps it unless the request says otherwise.
     pub fn create_volume(&self, volume: &VolumeCreate) -> Result<Volume> {
         self.post("/v1/volumes", volume)
-    }
-
-    /// What creating a volume would do.
-    pub fn would_create_volume(&self, volume: &VolumeCreate) -> Result<DryRun> {
-        self.post("/v1/volumes?dry_run=true", volume)
     }
 
     /// Grows or renames a volume.
@@ -79,11 +74,6 @@ impl Client {
         self.post(&format!("/v1/volumes/{}/convert", segment(name)), to)
     }
 
-    /// What converting a volume would do.
-    pub fn would_convert_volume(&self, name: &str, to: &VolumeConvert) -> Result<DryRun> {
-        self.post(&format!("/v1/volumes/{}/convert?dry_run=true", segment(name)), to)
-    }
-
     /// Adds a copy to a volume, or moves one.
     pub fn add_copy(&self, name: &str, copy: &CopyCreate) -> Result<Volume> {
         self.post(&format!("/v1/volumes/{}/copies", segment(name)), copy)
@@ -92,16 +82,6 @@ impl Client {
     /// Removes a volume's copy from a node. The removal may continue after the response.
     pub fn remove_copy(&self, name: &str, node: u16) -> Result<()> {
         self.delete(&format!("/v1/volumes/{}/copies/{node}", segment(name)))
-    }
-
-    /// What adding or moving a copy would do.
-    pub fn would_add_copy(&self, name: &str, copy: &CopyCreate) -> Result<DryRun> {
-        self.post(&format!("/v1/volumes/{}/copies?dry_run=true", segment(name)), copy)
-    }
-
-    /// What removing a copy from a node would do.
-    pub fn would_remove_copy(&self, name: &str, node: u16) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/volumes/{}/copies/{node}?dry_run=true", segment(name)))
     }
 
     /// Sets the split-brain policy of a volume.
@@ -114,18 +94,8 @@ impl Client {
         self.put(&format!("/v1/volumes/{}/split-brain", segment(name)), resolution)
     }
 
-    /// What that decision would do.
-    pub fn would_resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<DryRun> {
-        self.put_json(&format!("/v1/volumes/{}/split-brain?dry_run=true", segment(name)), resolution)
-    }
-
     /// Deletes a volume with all its data; with `force`, also its maps.
     pub fn delete_volume(&self, name: &str, force: bool) -> Result<()> {
         self.delete(&format!("/v1/volumes/{}?force={force}", segment(name)))
-    }
-
-    /// What deleting a volume would do.
-    pub fn would_delete_volume(&self, name: &str, force: bool) -> Result<DryRun> {
-        self.would_delete(&format!("/v1/volumes/{}?dry_run=true&force={force}", segment(name)))
     }
 }

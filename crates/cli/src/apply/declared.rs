@@ -137,8 +137,6 @@ pub(super) struct AddressDeclared {
 
 impl AddressDeclared {
     /// The address and its prefix length; without one, the full length.
-    ///
-    /// # Errors The text is not an address.
     pub(super) fn parsed(&self) -> Result<AddressRange, String> {
         let none = |_| {
             format!(
@@ -156,8 +154,6 @@ fn local() -> String {
 
 impl Declared {
     /// Reads a file, or standard input (`-`).
-    ///
-    /// # Errors The file cannot be read, or is invalid.
     pub(super) fn read(path: &Path) -> Result<Declared, CliError> {
         let text = match path == Path::new("-") {
             true => {
@@ -235,8 +231,6 @@ fn once<T: ToString>(what: &str, names: impl IntoIterator<Item = T>) -> Result<(
 }
 
 /// The name and the secret, if there is a name; `whose` is for the message.
-///
-/// # Errors There is no secret, or it cannot be read.
 pub(super) fn chap(
     whose: &str,
     user: Option<&String>,

@@ -7,21 +7,19 @@ use api::{
 
 use super::super::table::size;
 
-/// A change towards the configuration in the file.
+/// A change towards the configuration in the file. `what`: the differences, in words.
 #[derive(Debug)]
 pub(super) enum Step {
     CreateHost(HostCreate),
     ChangeHost {
         name: String,
         change: HostChange,
-        /// The differences, in words.
         what: String,
     },
     CreateTarget(TargetCreate),
     ChangeTarget {
         name: String,
         change: TargetChange,
-        /// The differences, in words.
         what: String,
     },
     CreateVolume(VolumeCreate),
@@ -33,7 +31,6 @@ pub(super) enum Step {
     ChangeVolume {
         name: String,
         change: VolumeChange,
-        /// The differences, in words.
         what: String,
     },
     /// With `instead_of`, the copy moves.
@@ -45,11 +42,11 @@ pub(super) enum Step {
         volume: String,
         choice: PolicyChoice,
     },
+    /// The volume's name is for people.
     DeleteMap {
         target: String,
         lun: u16,
         host: String,
-        /// The volume's name, for people.
         volume: String,
     },
     CreateMap {
@@ -68,10 +65,9 @@ pub(super) enum Step {
     DeleteTarget(String),
     DeleteHost(String),
     AddAddress(FloatingAddressAdd),
+    /// The address is without its prefix length, which is only shown to people.
     RemoveAddress {
-        /// Without its prefix length.
         address: String,
-        /// With its prefix length, for people.
         shown: String,
     },
 }

@@ -19,7 +19,8 @@ pub(super) fn run(
     let convert = VolumeConvert { kind: to };
     if dry_run {
         let what = format!("Convert volume {} to {to}", volume.name);
-        return show_would(output, &what, &client.would_convert_volume(&volume.id, &convert)?);
+        let would = client.would(|client| client.convert_volume(&volume.id, &convert))?;
+        return show_would(output, &what, &would);
     }
     output.show(&client.convert_volume(&volume.id, &convert)?, |volume| begun(volume, to))
 }
@@ -34,7 +35,7 @@ fn cancel(client: &Client, output: &Output, volume: &Volume, dry_run: bool) -> R
     let Some(job) = job else { return Err(CliError::NotConverted(volume.name.clone())) };
     if dry_run {
         let what = format!("Cancel the conversion of volume {}", volume.name);
-        return show_would(output, &what, &client.would_cancel_job(&job.id)?);
+        return show_would(output, &what, &client.would(|client| client.cancel_job(&job.id))?);
     }
     client.cancel_job(&job.id)?;
     output.done(&format!("Conversion of volume {} cancelled.", volume.name))

@@ -77,13 +77,10 @@ impl Command {
             }
             Command::Remove { volume, node, confirm } => {
                 let what = format!("Remove the copy of volume {volume} from node {node}");
-                if confirm.go_on_if(output, &what, true, || client.would_remove_copy(&volume, node))? {
-                    client.remove_copy(&volume, node)?;
-                    output.done(&format!(
-                        "Copy of volume {volume} removed from node {node}. The node deletes its data at once, or when it is back."
-                    ))?;
-                }
-                Ok(())
+                let done = format!(
+                    "Copy of volume {volume} removed from node {node}. The node deletes its data at once, or when it is back."
+                );
+                confirm.done(client, output, &what, &done, |client| client.remove_copy(&volume, node))
             }
             Command::Move { volume, from, to, pool } => {
                 let copy = CopyCreate { node: to, pool, instead_of: Some(from) };
@@ -112,9 +109,10 @@ fn would_replace(
     pool: Option<String>,
 ) -> Result<DryRun, ClientError> {
     if !volume.copies.iter().any(|copy| copy.node == node) {
-        return client.would_add_copy(&volume.id, &CopyCreate { node, pool, instead_of: None });
+        let copy = CopyCreate { node, pool, instead_of: None };
+        return client.would(|client| client.add_copy(&volume.id, &copy));
     }
-    let mut would = client.would_remove_copy(&volume.id, node)?;
+    let mut would = client.would(|client| client.remove_copy(&volume.id, node))?;
     let place = pool.map(|pool| format!(", in pool {pool}")).unwrap_or_default();
     would.would.push(format!("then a new copy is created there{place} and resynced in full from the others"));
     Ok(would)

@@ -80,7 +80,7 @@ impl Resolution {
         let volume = client.volume(&self.volume)?;
         let what = format!("Keep the data of node {} for volume {}", self.keep, volume.name);
         let resolution = ForkResolution { keep: self.keep, discard_other: true };
-        let would = || client.would_resolve_fork(&volume.id, &resolution);
+        let would = || client.would(|client| client.resolve_fork(&volume.id, &resolution));
         if self.confirm.go_on_if(output, &what, !self.discard_other, would)? {
             client.resolve_fork(&volume.id, &resolution)?;
             output.done(&format!(

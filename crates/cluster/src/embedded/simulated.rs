@@ -6,7 +6,6 @@
 //! also checks that all nodes apply the same history.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -38,11 +37,7 @@ const LOG_ENTRIES: usize = 64;
 #[derive(Clone)]
 pub struct Files(Arc<Mutex<Shared>>);
 
-impl fmt::Debug for Files {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Files of nodes, of which one has applied {:?}", self.lock().seen.revision)
-    }
-}
+base::shows!(Debug for Files, |it| "Files of nodes, of which one has applied {:?}", it.lock().seen.revision);
 
 struct Shared {
     files: BTreeMap<NodeId, File>,

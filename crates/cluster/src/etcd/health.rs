@@ -1,7 +1,6 @@
 //! Checks permanently whether etcd answers and has this cluster's record, so that nothing that asks for this
 //! needs to wait.
 
-use std::fmt;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -44,16 +43,17 @@ pub(super) struct Health {
 /// Why the content of etcd is not this cluster's record as this node knows it.
 ///
 /// The node then follows none of it, and writes nothing to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Wrong {
-    /// There is no record.
+    #[error("it does not have this cluster's record: is it the right etcd?")]
     Missing,
-    /// The record has another version of the layout.
+    #[error("its record of this cluster was written by another version of Ursa")]
     Version,
-    /// The record has gone back. This stays so for the life of this node, as `Another` does: etcd may have
-    /// forgotten which copies are in sync.
+    /// This stays so for the life of this node, as `Another` does: etcd may have forgotten which copies are
+    /// in sync.
+    #[error("it has gone back to {found}, but this node has seen {seen}: was it restored from a backup?")]
     Older { found: Seen, seen: Seen },
-    /// What this node has seen before was in another etcd.
+    #[error("it is not the etcd that this node knows: was it replaced by a copy?")]
     Another,
 }
 
@@ -61,24 +61,6 @@ impl Wrong {
     /// Whether it remains wrong even if later answers are right.
     pub(super) fn stays(self) -> bool {
         matches!(self, Wrong::Older { .. } | Wrong::Another)
-    }
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Wrong::Missing => f.write_str("it does not have this cluster's record: is it the right etcd?"),
-            Wrong::Version => {
-                f.write_str("its record of this cluster was written by another version of Ursa")
-            }
-            Wrong::Older { found, seen } => write!(
-                f,
-                "it has gone back to {found}, but this node has seen {seen}: was it restored from a backup?"
-            ),
-            Wrong::Another => {
-                f.write_str("it is not the etcd that this node knows: was it replaced by a copy?")
-            }
-        }
     }
 }
 

@@ -39,30 +39,16 @@ pub enum ServiceAction {
     RegisterAndIgnoreExistingKey = 6,
 }
 
-/// SPC-4 table 61.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum ReservationType {
-    WriteExclusive = 1,
-    ExclusiveAccess = 3,
-    WriteExclusiveRegistrantsOnly = 5,
-    ExclusiveAccessRegistrantsOnly = 6,
-    WriteExclusiveAllRegistrants = 7,
-    ExclusiveAccessAllRegistrants = 8,
-}
-
-impl ReservationType {
-    pub(super) fn from_number(number: u8) -> Option<ReservationType> {
-        Some(match number {
-            1 => ReservationType::WriteExclusive,
-            3 => ReservationType::ExclusiveAccess,
-            5 => ReservationType::WriteExclusiveRegistrantsOnly,
-            6 => ReservationType::ExclusiveAccessRegistrantsOnly,
-            7 => ReservationType::WriteExclusiveAllRegistrants,
-            8 => ReservationType::ExclusiveAccessAllRegistrants,
-            _ => return None,
-        })
+base::numbered! {
+    /// SPC-4 table 61.
+    #[allow(missing_docs)]
+    pub enum ReservationType: u8 {
+        WriteExclusive = 1,
+        ExclusiveAccess = 3,
+        WriteExclusiveRegistrantsOnly = 5,
+        ExclusiveAccessRegistrantsOnly = 6,
+        WriteExclusiveAllRegistrants = 7,
+        ExclusiveAccessAllRegistrants = 8,
     }
 }
 

@@ -91,9 +91,6 @@ fn paths(paths: &[PathStatus]) -> String {
 
 impl Multipath {
     /// Finds the unit and the paths to it, and waits until one is usable; the others then get one second.
-    ///
-    /// # Errors
-    /// [`OpenError`] says what was tried.
     pub async fn open(search: &Search, options: MultipathOptions) -> Result<Multipath, OpenError> {
         let found = find::places(search, &options.login).await;
         if found.places.is_empty() {

@@ -22,11 +22,7 @@ pub struct PathName {
     pub number: usize,
 }
 
-impl fmt::Display for PathName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} #{}", self.portal, self.number)
-    }
-}
+base::shows!(Display for PathName, |it| "{} #{}", it.portal, it.number);
 
 /// State of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -66,9 +66,6 @@ impl Multipath {
     /// If the path is lost meanwhile, the outcome is unknown: the [`Failure`] says so, and the caller can
     /// find out with [`ReadReservation`](crate::command::ReadReservation).
     ///
-    /// # Errors
-    /// [`Failure`].
-    ///
     /// # Panics
     /// For a reservation type that only a single path would hold.
     pub async fn claim(&self, claim: Claim) -> Result<(), Failure> {

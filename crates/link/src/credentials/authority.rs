@@ -1,6 +1,5 @@
 //! The certificate authority of a cluster.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -28,11 +27,7 @@ pub struct ClusterAuthority {
     certificate: CertificateDer<'static>,
 }
 
-impl fmt::Debug for ClusterAuthority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ClusterAuthority({})", self.cluster)
-    }
-}
+base::shows!(Debug for ClusterAuthority, |it| "ClusterAuthority({})", it.cluster);
 
 impl ClusterAuthority {
     /// Creates the authority of a new cluster.

@@ -1,6 +1,5 @@
 //! The credentials by which a node proves its identity.
 
-use std::fmt;
 use std::path::Path;
 
 use pem::{EncodeConfig, LineEnding, Pem};
@@ -27,11 +26,7 @@ pub struct NodeCredentials {
     authority: CertificateDer<'static>,
 }
 
-impl fmt::Debug for NodeCredentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NodeCredentials({} of cluster {})", self.node, self.cluster)
-    }
-}
+base::shows!(Debug for NodeCredentials, |it| "NodeCredentials({} of cluster {})", it.node, it.cluster);
 
 impl NodeCredentials {
     /// Credentials of these parts.

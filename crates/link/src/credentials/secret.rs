@@ -1,7 +1,5 @@
 //! The secret that a node needs in order to join.
 
-use std::fmt;
-
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -40,11 +38,7 @@ impl Default for Secret {
     }
 }
 
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(not shown)")
-    }
-}
+base::shows!(Debug for Secret, "Secret(not shown)");
 
 /// The SHA-256 of a secret, which does not let a node join.
 #[derive(Clone, Copy, Debug)]

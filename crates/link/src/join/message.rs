@@ -1,7 +1,5 @@
 //! The messages of joining: `docs/formats/replication-link.md`.
 
-use std::fmt;
-
 use replica::NodeId;
 use rustls::pki_types::CertificateDer;
 
@@ -28,11 +26,7 @@ pub struct JoinRequest {
     pub(crate) public_key: [u8; KEY_BYTES],
 }
 
-impl fmt::Debug for JoinRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JoinRequest({} bytes about the node)", self.about.len())
-    }
-}
+base::shows!(Debug for JoinRequest, |it| "JoinRequest({} bytes about the node)", it.about.len());
 
 /// The answer to a node that may join.
 #[derive(Debug)]
@@ -84,24 +78,16 @@ impl JoinRequest {
 pub(crate) type Verdict = Result<JoinAnswer, Rejection>;
 
 /// Why a member does not let a node join.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Rejection {
-    /// Its user refused. Only the user on the joining side can read why.
+    /// Only the user on the joining side can read why.
+    #[error("this node does not let it join")]
     User(Vec<u8>),
-    /// Its user did not decide in time.
+    #[error("the cluster did not decide in time: check its state")]
     Late,
-    /// What its user decided is longer than [`ABOUT_MAX`].
+    /// The limit is [`ABOUT_MAX`].
+    #[error("the cluster's answer is too long")]
     TooLong,
-}
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Rejection::User(_) => "this node does not let it join",
-            Rejection::Late => "the cluster did not decide in time: check its state",
-            Rejection::TooLong => "the cluster's answer is too long",
-        })
-    }
 }
 
 pub(crate) async fn send_verdict(wire: &mut Wire, verdict: &Verdict) -> Result<(), WireError> {

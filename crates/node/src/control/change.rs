@@ -64,11 +64,7 @@ impl Doing {
     }
 }
 
-impl fmt::Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", self.doing, self.name)
-    }
-}
+base::shows!(Display for Work, |it| "{} {:?}", it.doing, it.name);
 
 /// What a change waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

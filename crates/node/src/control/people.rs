@@ -5,7 +5,6 @@
 //! second one is refused. Otherwise each could remove the other's last administrator. If the marker does not
 //! exist, anybody may create the first user, once.
 
-use std::fmt;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
@@ -72,17 +71,9 @@ pub struct ApiToken {
     pub created_by: String,
 }
 
-impl fmt::Debug for User {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "User({:?}, {:?}, password not shown)", self.name, self.role)
-    }
-}
+base::shows!(Debug for User, |it| "User({:?}, {:?}, password not shown)", it.name, it.role);
 
-impl fmt::Debug for ApiToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ApiToken({}, {:?}, {:?}, digest not shown)", self.id, self.name, self.role)
-    }
-}
+base::shows!(Debug for ApiToken, |it| "ApiToken({}, {:?}, {:?}, digest not shown)", it.id, it.name, it.role);
 
 /// A change of the users.
 #[derive(Clone, Debug)]

@@ -213,7 +213,7 @@ impl CompressionEntry {
 
     /// The setting; `None`: this version does not know it.
     pub fn known(self) -> Option<Compression> {
-        Compression::from_code(self.0)
+        Compression::from_number(self.0)
     }
 }
 
@@ -225,7 +225,7 @@ impl Default for CompressionEntry {
 
 impl From<Compression> for CompressionEntry {
     fn from(compression: Compression) -> CompressionEntry {
-        CompressionEntry(compression.code())
+        CompressionEntry(compression as u8)
     }
 }
 
@@ -545,12 +545,13 @@ mod kind_code {
     use store::VolumeKind;
 
     pub fn serialize<S: Serializer>(kind: &VolumeKind, serializer: S) -> Result<S::Ok, S::Error> {
-        kind.code().serialize(serializer)
+        (*kind as u8).serialize(serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<VolumeKind, D::Error> {
         let code = u8::deserialize(deserializer)?;
-        VolumeKind::from_code(code).ok_or_else(|| D::Error::custom(format!("{code} is not a kind of volume")))
+        VolumeKind::from_number(code)
+            .ok_or_else(|| D::Error::custom(format!("{code} is not a kind of volume")))
     }
 }
 

@@ -30,7 +30,6 @@ pub(crate) mod verification;
 pub(crate) mod view;
 mod work;
 
-use std::fmt;
 use std::time::Duration;
 
 pub use self::ask::{Answer, Ask, CarriedOut};
@@ -97,8 +96,4 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "slice {} of volume {}", self.slice, self.volume)
-    }
-}
+base::shows!(Display for Address, |it| "slice {} of volume {}", it.slice, it.volume);

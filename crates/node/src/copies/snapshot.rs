@@ -218,6 +218,8 @@ pub enum SnapshotAnswer {
 pub enum SnapshotObstacle {
     #[error("it is being converted: try again when that is complete")]
     Converting,
+    #[error("it is being restored: try again when that is complete")]
+    Restoring,
     #[error("its copy is not open or not in sync: see `ursa volume show`")]
     NotServed,
     #[error("a copy is about to be in sync: try again in a moment")]
@@ -239,6 +241,7 @@ impl From<SnapshotError> for SnapshotObstacle {
         match error {
             // The kind was checked before.
             SnapshotError::NotLog | SnapshotError::Converting => SnapshotObstacle::Converting,
+            SnapshotError::Restoring => SnapshotObstacle::Restoring,
             SnapshotError::Lost => SnapshotObstacle::Lost,
             SnapshotError::TooMany => SnapshotObstacle::TooMany,
             SnapshotError::Exists | SnapshotError::Unknown => SnapshotObstacle::Changed,

@@ -8,12 +8,6 @@ use subtle::ConstantTimeEq;
 /// RFC 7143 12.1.3: a challenge or response has at most 1024 bytes.
 pub const BINARY_MAX: usize = 1024;
 
-/// The advised minimum length of a secret, in bytes.
-///
-/// RFC 7143 12.1.3: a secret shorter than 96 bits must not be used without IPsec. We accept one, because some
-/// clients have such secrets; whatever configures secrets warns about them.
-pub const SECRET_ADVISED_MIN: usize = 12;
-
 /// The key for the algorithms (RFC 7143 12.1.3).
 pub const ALGORITHM: &str = "CHAP_A";
 /// The key for the identifier of a challenge.

@@ -1,8 +1,6 @@
 //! iSCSI names: permanent, worldwide unique names of initiators and targets (RFC 7143 4.2.7, RFC 3722, RFC
 //! 3980).
 
-use std::fmt;
-
 /// RFC 7143 4.2.7.1: a name has at most 223 bytes.
 pub const NAME_MAX: usize = 223;
 
@@ -33,9 +31,6 @@ impl IscsiName {
     /// which gives the same result for every name written with a keyboard's letters. In addition to the RFC
     /// we accept the underscore, because QEMU creates initiator names from names of virtual machines, which
     /// may contain it.
-    ///
-    /// # Errors
-    /// See [`NameError`].
     pub fn parse(text: &str) -> Result<IscsiName, NameError> {
         if text.is_empty() || text.len() > NAME_MAX {
             return Err(NameError::Length);
@@ -65,11 +60,7 @@ impl IscsiName {
     }
 }
 
-impl fmt::Display for IscsiName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+base::shows!(Display for IscsiName, |it| "{}", it.0);
 
 /// Checks what follows `iqn.`: a month in which the naming authority owned a domain, the domain reversed, and
 /// optionally more after a colon.

@@ -2,32 +2,23 @@
 
 use super::keys::{Key, Value};
 
-/// The parameters that a login negotiated (RFC 7143 section 13).
+/// The parameters that a login negotiated (RFC 7143 section 13). Digests are CRC32C, times in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // They are keys of the standard.
 pub struct Negotiated {
-    /// Whether headers on this connection have a CRC32C digest.
     pub header_digest: bool,
-    /// Whether data on this connection has a CRC32C digest.
     pub data_digest: bool,
     /// The most bytes of data that the other side accepts in one PDU on this connection.
     pub max_transmit: u32,
     /// The most bytes of data that this side accepts in one PDU, as it declared.
     pub max_receive: u32,
-    /// MaxConnections of the session.
     pub max_connections: u16,
-    /// InitialR2T.
     pub initial_r2t: bool,
-    /// ImmediateData.
     pub immediate_data: bool,
-    /// MaxBurstLength.
     pub max_burst: u32,
-    /// FirstBurstLength.
     pub first_burst: u32,
-    /// MaxOutstandingR2T.
     pub max_outstanding_r2t: u16,
-    /// DefaultTime2Wait, seconds.
     pub time2wait: u16,
-    /// DefaultTime2Retain, seconds.
     pub time2retain: u16,
 }
 

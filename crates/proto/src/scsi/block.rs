@@ -6,108 +6,46 @@ use base::{BlockCount, ByteLen, Chain, Lba, LbaRange};
 use super::Refusal;
 
 /// An operation on blocks.
+///
+/// `data` has as many bytes as the range, unless the operation says otherwise. With `fua`, a change is
+/// durable before the operation completes.
 #[derive(Clone, Debug)]
+#[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum BlockOp {
-    /// Read; from the medium itself if `fua`.
-    Read {
-        /// The blocks.
-        range: LbaRange,
-        /// Blocks that are in a volatile cache but not on the medium are written to the medium first.
-        fua: bool,
-    },
-    /// Write; complete when durable if `fua`.
-    Write {
-        /// The blocks.
-        range: LbaRange,
-        /// As many bytes as the range has.
-        data: Chain,
-        /// Durable before the operation completes.
-        fua: bool,
-    },
-    /// Write, then read back from the medium: WRITE AND VERIFY.
-    WriteAndVerify {
-        /// The blocks.
-        range: LbaRange,
-        /// As many bytes as the range has.
-        data: Chain,
-        /// Compare what was read back with `data`; [`BlockError::Miscompare`] if they differ.
-        compare: bool,
-    },
+    /// Read. With `fua`, blocks that are in a volatile cache but not on the medium are written to the medium
+    /// first.
+    Read { range: LbaRange, fua: bool },
+    /// Write.
+    Write { range: LbaRange, data: Chain, fua: bool },
+    /// Write, then read back from the medium: WRITE AND VERIFY. With `compare`, also compare that with
+    /// `data`; [`BlockError::Miscompare`] if they differ.
+    WriteAndVerify { range: LbaRange, data: Chain, compare: bool },
     /// Write all blocks or, if power is lost, none. Guaranteed only within the limits of the unit's
     /// configuration.
-    WriteAtomic {
-        /// The blocks.
-        range: LbaRange,
-        /// As many bytes as the range has.
-        data: Chain,
-        /// Durable before the operation completes.
-        fua: bool,
-    },
-    /// Write one block's content to every block of the range.
-    WriteSame {
-        /// The blocks.
-        range: LbaRange,
-        /// The content of one block.
-        pattern: Chain,
-        /// Durable before the operation completes.
-        fua: bool,
-    },
-    /// Release the blocks; they read as zeros afterwards.
-    Unmap {
-        /// The blocks, in the order given.
-        ranges: Vec<LbaRange>,
-        /// Durable before the operation completes.
-        fua: bool,
-    },
+    WriteAtomic { range: LbaRange, data: Chain, fua: bool },
+    /// Write one block's content, the pattern, to every block of the range.
+    WriteSame { range: LbaRange, pattern: Chain, fua: bool },
+    /// Release the blocks, in the order given; they read as zeros afterwards.
+    Unmap { ranges: Vec<LbaRange>, fua: bool },
     /// Check that the medium has the blocks and that they can be read.
-    Verify {
-        /// The blocks.
-        range: LbaRange,
-    },
-    /// Compare the blocks with `data`; [`BlockError::Miscompare`] if they differ.
-    Compare {
-        /// The blocks.
-        range: LbaRange,
-        /// As many bytes as the range has, or one block to compare with each.
-        data: Chain,
-    },
-    /// Compare and, if equal, write: atomic with respect to all other commands.
-    CompareAndWrite {
-        /// The blocks.
-        range: LbaRange,
-        /// The expected content.
-        compare: Chain,
-        /// The new content.
-        write: Chain,
-        /// Durable before the operation completes.
-        fua: bool,
-    },
+    Verify { range: LbaRange },
+    /// Compare the blocks with `data`, which may also be one block to compare with each;
+    /// [`BlockError::Miscompare`] if they differ.
+    Compare { range: LbaRange, data: Chain },
+    /// Compare with the expected content and, if equal, write the new one: atomic with respect to all other
+    /// commands.
+    CompareAndWrite { range: LbaRange, compare: Chain, write: Chain, fua: bool },
     /// Read, OR with `data`, write: atomic with respect to all other commands.
-    OrWrite {
-        /// The blocks.
-        range: LbaRange,
-        /// As many bytes as the range has.
-        data: Chain,
-        /// Durable before the operation completes.
-        fua: bool,
-    },
+    OrWrite { range: LbaRange, data: Chain, fua: bool },
     /// Make all completed writes durable, of the whole volume: hosts do not use the command's range.
     Flush,
     /// Check whether the volume accepts writes: [`BlockError::Offline`] if not. It reads and writes nothing,
     /// and waits for nothing.
     TestReady,
     /// Load the blocks into a cache, if there is one.
-    Prefetch {
-        /// The blocks.
-        range: LbaRange,
-    },
+    Prefetch { range: LbaRange },
     /// Report which blocks are mapped, from `start` on, in at most `max` descriptors.
-    LbaStatus {
-        /// The first block.
-        start: Lba,
-        /// The most descriptors that fit.
-        max: usize,
-    },
+    LbaStatus { start: Lba, max: usize },
     /// Report how much space there is. Only for units with [`LuConfig::thresholds`](super::LuConfig).
     Space,
 }

@@ -13,9 +13,7 @@ use super::{ItNexus, LogicalUnit, LuState, Outcome, RelativePort, Request, Sense
 /// It has been decoded and checked as far as that is possible without the newest state.
 #[derive(Clone, Debug)]
 pub struct ChangeRequest {
-    /// The nexus that requests the change.
     pub(super) from: ItNexus,
-    /// The change.
     pub(super) change: Change,
     /// The length of the parameter list in bytes, for the outcome.
     pub(super) transfer: u64,
@@ -207,7 +205,6 @@ impl LogicalUnit {
 }
 
 impl Decision {
-    /// A decision that changes nothing.
     fn nothing(outcome: Outcome) -> Decision {
         Decision {
             state: None,

@@ -60,7 +60,6 @@ impl LuConfig {
             .find_map(|group| group.ports.iter().find(|p| p.relative == port).map(|port| (group, port)))
     }
 
-    /// The access state through `port`.
     pub(super) fn access_state(&self, port: RelativePort) -> AccessState {
         self.port(port).map_or(self.unlisted, |(group, _)| group.state)
     }

@@ -1,19 +1,9 @@
 //! INQUIRY: standard data (SPC-4 6.6.2), and the access to the vital product data pages.
 
-use super::operations::{Access, OnAttention, Operation, Reach};
+use super::operations::{Operation, always};
 use super::{Cdb, Identity, LogicalUnit, Outcome, Request, Sense, Step, operations, vpd};
 
-pub(super) const INQUIRY: Operation = Operation {
-    name: "INQUIRY",
-    opcode: 0x12,
-    service_action: None,
-    usage: &[0x12, 0x01, 0xff, 0xff, 0xff, 0x04],
-    access: Access::Free,
-    attention: OnAttention::Run,
-    needs_ready: false,
-    reach: Reach::Any,
-    run: inquiry,
-};
+pub(super) const INQUIRY: Operation = always("INQUIRY", inquiry, &[0x12, 0x01, 0xff, 0xff, 0xff, 0x04]);
 
 /// PERIPHERAL QUALIFIER 3, type 1Fh: there is no unit at this LUN and cannot be one (SPC-4 table 142).
 pub(super) const NO_UNIT: u8 = 0x7f;

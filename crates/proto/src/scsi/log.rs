@@ -1,20 +1,11 @@
 //! LOG SENSE (SPC-4 clause 6) and its pages: the list of pages, and for units that may run out of space how
 //! much of it there is.
 
-use super::operations::{Access, OnAttention, Operation, Reach};
+use super::operations::{Access, Operation, unready};
 use super::{LogicalUnit, LuConfig, Outcome, Request, Sense, Space, Step, Thresholds, commands};
 
-pub(super) const LOG_SENSE: Operation = Operation {
-    name: "LOG SENSE",
-    opcode: 0x4d,
-    service_action: None,
-    usage: &[0x4d, 0x01, 0x3f, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0x04],
-    access: Access::Free,
-    attention: OnAttention::Report,
-    needs_ready: false,
-    reach: Reach::Standby,
-    run: log_sense,
-};
+pub(super) const LOG_SENSE: Operation =
+    unready("LOG SENSE", Access::Free, log_sense, &[0x4d, 0x01, 0x3f, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0x04]);
 
 const SUPPORTED_PAGES: u8 = 0x00;
 const LOGICAL_BLOCK_PROVISIONING: u8 = 0x0c;

@@ -1,6 +1,6 @@
 //! Logical unit numbers (SAM-5), REPORT LUNS, and commands to a LUN without a unit.
 
-use super::operations::{Access, OnAttention, Operation, Reach};
+use super::operations::{Operation, always};
 use super::sense::{Sense, SenseFormat, code};
 use super::{Cdb, Identity, LogicalUnit, Outcome, Request, Step, inquiry, vpd};
 
@@ -40,17 +40,8 @@ impl Lun {
     }
 }
 
-pub(super) const REPORT_LUNS: Operation = Operation {
-    name: "REPORT LUNS",
-    opcode: 0xa0,
-    service_action: None,
-    usage: &[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04],
-    access: Access::Free,
-    attention: OnAttention::Run,
-    needs_ready: false,
-    reach: Reach::Any,
-    run: report_luns,
-};
+pub(super) const REPORT_LUNS: Operation =
+    always("REPORT LUNS", report_luns, &[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04]);
 
 /// A REPORT LUNS that waits for the list of units (SPC-4).
 #[derive(Clone, Copy, Debug)]

@@ -44,6 +44,31 @@ pub(super) struct Operation {
     pub(super) run: Run,
 }
 
+/// A command with its own operation code that needs a started unit, and its medium.
+pub(super) const fn row(name: &'static str, access: Access, run: Run, usage: &'static [u8]) -> Operation {
+    Operation {
+        name,
+        opcode: usage[0],
+        service_action: None,
+        usage,
+        access,
+        attention: OnAttention::Report,
+        needs_ready: true,
+        reach: Reach::Active,
+        run,
+    }
+}
+
+/// A command that needs the unit, but neither its medium nor that it is started.
+pub(super) const fn unready(name: &'static str, access: Access, run: Run, usage: &'static [u8]) -> Operation {
+    Operation { needs_ready: false, reach: Reach::Standby, ..row(name, access, run, usage) }
+}
+
+/// A command that nothing holds back: no other nexus, no attention, no state of the unit or of its port.
+pub(super) const fn always(name: &'static str, run: Run, usage: &'static [u8]) -> Operation {
+    Operation { attention: OnAttention::Run, reach: Reach::Any, ..unready(name, Access::Free, run, usage) }
+}
+
 /// Executes a command; an error becomes CHECK CONDITION.
 pub(super) type Run = fn(&mut LogicalUnit, Request) -> Result<Step, Sense>;
 

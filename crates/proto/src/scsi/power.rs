@@ -6,68 +6,34 @@
 //! endlessly.
 
 use super::change::Change;
-use super::operations::{Access, OnAttention, Operation, Reach};
+use super::operations::{Access, Operation, Reach, always, row, unready};
 use super::sense::{Sense, SenseFormat, SenseKey, code};
 use super::{LogicalUnit, Outcome, Request, Step, commands};
 
-pub(super) const TEST_UNIT_READY: Operation = Operation {
-    name: "TEST UNIT READY",
-    opcode: 0x00,
-    service_action: None,
-    usage: &[0x00, 0, 0, 0, 0, 0x04],
-    access: Access::Status,
-    attention: OnAttention::Report,
-    needs_ready: true,
-    reach: Reach::Active,
-    run: |_, _| Ok(commands::test_ready()),
-};
+pub(super) const TEST_UNIT_READY: Operation =
+    row("TEST UNIT READY", Access::Status, |_, _| Ok(commands::test_ready()), &[0x00, 0, 0, 0, 0, 0x04]);
 
-pub(super) const REQUEST_SENSE: Operation = Operation {
-    name: "REQUEST SENSE",
-    opcode: 0x03,
-    service_action: None,
-    usage: &[0x03, 0x01, 0, 0, 0xff, 0x04],
-    access: Access::Free,
-    attention: OnAttention::Run,
-    needs_ready: false,
-    reach: Reach::Any,
-    run: request_sense,
-};
+pub(super) const REQUEST_SENSE: Operation =
+    always("REQUEST SENSE", request_sense, &[0x03, 0x01, 0, 0, 0xff, 0x04]);
 
 pub(super) const START_STOP_UNIT: Operation = Operation {
-    name: "START STOP UNIT",
-    opcode: 0x1b,
-    service_action: None,
-    usage: &[0x1b, 0, 0, 0, 0xf7, 0x04],
-    access: Access::StartStop,
-    attention: OnAttention::Report,
-    needs_ready: false,
     reach: Reach::Active,
-    run: start_stop_unit,
+    ..unready("START STOP UNIT", Access::StartStop, start_stop_unit, &[0x1b, 0, 0, 0, 0xf7, 0x04])
 };
 
 pub(super) const SEND_DIAGNOSTIC: Operation = Operation {
-    name: "SEND DIAGNOSTIC",
-    opcode: 0x1d,
-    service_action: None,
-    usage: &[0x1d, 0xe0, 0, 0xff, 0xff, 0x04],
-    access: Access::Exclusive,
-    attention: OnAttention::Report,
-    needs_ready: true,
     reach: Reach::Standby,
-    run: send_diagnostic,
+    ..row("SEND DIAGNOSTIC", Access::Exclusive, send_diagnostic, &[0x1d, 0xe0, 0, 0xff, 0xff, 0x04])
 };
 
 pub(super) const PREVENT_ALLOW_MEDIUM_REMOVAL: Operation = Operation {
-    name: "PREVENT ALLOW MEDIUM REMOVAL",
-    opcode: 0x1e,
-    service_action: None,
-    usage: &[0x1e, 0, 0, 0, 0x03, 0x04],
-    access: Access::PreventAllow,
-    attention: OnAttention::Report,
-    needs_ready: false,
     reach: Reach::Active,
-    run: prevent_allow,
+    ..unready(
+        "PREVENT ALLOW MEDIUM REMOVAL",
+        Access::PreventAllow,
+        prevent_allow,
+        &[0x1e, 0, 0, 0, 0x03, 0x04],
+    )
 };
 
 /// The sense data of a unit that has been stopped.

@@ -1,42 +1,37 @@
 //! MAINTENANCE IN: what the unit supports and how it can be reached (SPC-4).
 
-use super::operations::{self, Access, OnAttention, Operation, Reach};
+use super::operations::{self, Access, Operation, Reach, unready};
 use super::{LogicalUnit, Outcome, PortGroup, Request, Sense, Step, commands};
 
 pub(super) const REPORT_TARGET_PORT_GROUPS: Operation = Operation {
-    name: "REPORT TARGET PORT GROUPS",
-    opcode: 0xa3,
     service_action: Some(0x0a),
-    usage: &[0xa3, 0xea, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04],
-    access: Access::Status,
-    attention: OnAttention::Report,
-    needs_ready: false,
     reach: Reach::Any,
-    run: report_target_port_groups,
+    ..unready(
+        "REPORT TARGET PORT GROUPS",
+        Access::Status,
+        report_target_port_groups,
+        &[0xa3, 0xea, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04],
+    )
 };
 
 pub(super) const REPORT_SUPPORTED_OPERATION_CODES: Operation = Operation {
-    name: "REPORT SUPPORTED OPERATION CODES",
-    opcode: 0xa3,
     service_action: Some(0x0c),
-    usage: &[0xa3, 0x0c, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0x04],
-    access: Access::Exclusive,
-    attention: OnAttention::Report,
-    needs_ready: false,
-    reach: Reach::Standby,
-    run: report_supported_operation_codes,
+    ..unready(
+        "REPORT SUPPORTED OPERATION CODES",
+        Access::Exclusive,
+        report_supported_operation_codes,
+        &[0xa3, 0x0c, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0x04],
+    )
 };
 
 pub(super) const REPORT_SUPPORTED_TASK_MANAGEMENT: Operation = Operation {
-    name: "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS",
-    opcode: 0xa3,
     service_action: Some(0x0d),
-    usage: &[0xa3, 0x0d, 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04],
-    access: Access::Exclusive,
-    attention: OnAttention::Report,
-    needs_ready: false,
-    reach: Reach::Standby,
-    run: report_supported_task_management,
+    ..unready(
+        "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS",
+        Access::Exclusive,
+        report_supported_task_management,
+        &[0xa3, 0x0d, 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04],
+    )
 };
 
 fn parameters(request: &Request, bytes: &[u8]) -> Result<Step, Sense> {

@@ -3,84 +3,57 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A kind of fault. It is counted when it takes effect, not when it is requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fault {
-    /// A node lost power.
-    NodeCrash,
-    /// A node's process was killed; its machine stayed up.
-    NodeKill,
-    /// A node was paused for a while.
-    NodePause,
-    /// A node and its clock were stopped for a while.
-    ClockStop,
-    /// A node's clock leapt forward.
-    ClockLeap,
-    /// A node's time of day was set.
-    TimeOfDaySet,
-    /// A core did not get its processor for a while.
-    CoreDelay,
-    /// A disk took much longer than usual.
-    DiskSpike,
-    /// A read failed.
-    ReadError,
-    /// A write failed.
-    WriteError,
-    /// A flush failed.
-    FlushError,
-    /// The file system was full.
-    DiskFull,
-    /// An operation failed because the disk was dead.
-    DeadDisk,
-    /// A power cut lost a sector that had not been flushed.
-    LostSector,
-    /// A power cut kept a part of a write and lost the rest.
-    TornWrite,
-    /// Bits of a disk were changed silently.
-    Corruption,
-    /// A write was acknowledged and dropped.
-    LostWrite,
-    /// A write was acknowledged and executed at another place.
-    MisdirectedWrite,
-    /// A connection was broken.
-    ConnectionBreak,
-    /// Bytes were held back by a cut link.
-    LinkHold,
-    /// A connection gave up after a cut or a crash.
-    ConnectionTimeout,
-    /// A connection was refused because nothing listened at its target.
-    ConnectionRefused,
-    /// A packet was late (lost and sent again).
-    NetSpike,
-}
-
-impl Fault {
-    /// All kinds.
-    pub const ALL: [Fault; 23] = [
-        Fault::NodeCrash,
-        Fault::NodeKill,
-        Fault::NodePause,
-        Fault::ClockStop,
-        Fault::ClockLeap,
-        Fault::TimeOfDaySet,
-        Fault::CoreDelay,
-        Fault::DiskSpike,
-        Fault::ReadError,
-        Fault::WriteError,
-        Fault::FlushError,
-        Fault::DiskFull,
-        Fault::DeadDisk,
-        Fault::LostSector,
-        Fault::TornWrite,
-        Fault::Corruption,
-        Fault::LostWrite,
-        Fault::MisdirectedWrite,
-        Fault::ConnectionBreak,
-        Fault::LinkHold,
-        Fault::ConnectionTimeout,
-        Fault::ConnectionRefused,
-        Fault::NetSpike,
-    ];
+base::listed! {
+    /// A kind of fault. It is counted when it takes effect, not when it is requested.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Fault {
+        /// A node lost power.
+        NodeCrash,
+        /// A node's process was killed; its machine stayed up.
+        NodeKill,
+        /// A node was paused for a while.
+        NodePause,
+        /// A node and its clock were stopped for a while.
+        ClockStop,
+        /// A node's clock leapt forward.
+        ClockLeap,
+        /// A node's time of day was set.
+        TimeOfDaySet,
+        /// A core did not get its processor for a while.
+        CoreDelay,
+        /// A disk took much longer than usual.
+        DiskSpike,
+        /// A read failed.
+        ReadError,
+        /// A write failed.
+        WriteError,
+        /// A flush failed.
+        FlushError,
+        /// The file system was full.
+        DiskFull,
+        /// An operation failed because the disk was dead.
+        DeadDisk,
+        /// A power cut lost a sector that had not been flushed.
+        LostSector,
+        /// A power cut kept a part of a write and lost the rest.
+        TornWrite,
+        /// Bits of a disk were changed silently.
+        Corruption,
+        /// A write was acknowledged and dropped.
+        LostWrite,
+        /// A write was acknowledged and executed at another place.
+        MisdirectedWrite,
+        /// A connection was broken.
+        ConnectionBreak,
+        /// Bytes were held back by a cut link.
+        LinkHold,
+        /// A connection gave up after a cut or a crash.
+        ConnectionTimeout,
+        /// A connection was refused because nothing listened at its target.
+        ConnectionRefused,
+        /// A packet was late (lost and sent again).
+        NetSpike,
+    }
 }
 
 impl fmt::Display for Fault {

@@ -1,7 +1,6 @@
 //! The content of a disk: sparse, and cheap to copy, because copies share their chunks until one is changed.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 /// Content is stored, and space is counted, in chunks of this many bytes: the block of a usual file system.
@@ -132,11 +131,7 @@ impl DiskImage {
     }
 }
 
-impl fmt::Debug for DiskImage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DiskImage({} bytes, {} allocated)", self.size, self.allocated_bytes())
-    }
-}
+base::shows!(Debug for DiskImage, |it| "DiskImage({} bytes, {} allocated)", it.size, it.allocated_bytes());
 
 /// Splits `len` bytes at `offset` at the boundaries of chunks: (position in the bytes, chunk, range within
 /// the chunk).

@@ -64,9 +64,6 @@ struct Zone {
 
 /// Checks the history of one block. `initial` is the value before the first write.
 ///
-/// # Errors
-/// The first [`Violation`] that is found.
-///
 /// # Panics
 /// If an operation ends before it begins, or two write the same value.
 pub fn check(initial: u64, history: &[Op]) -> Result<(), Violation> {

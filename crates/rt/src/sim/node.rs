@@ -1,7 +1,6 @@
 //! One node: its cores, its clock, and whether it runs.
 
 use std::cell::Cell;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,11 +15,7 @@ use crate::executor::{Core, Doorbell, Remote};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {}", self.0)
-    }
-}
+base::shows!(Display for NodeId, |it| "node {}", it.0);
 
 /// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +30,6 @@ pub enum NodeStatus {
     Off,
 }
 
-/// Creates the main future of a core.
 pub(super) type Main = Rc<dyn Fn(CoreId) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 /// Remembers that a core has a message.

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use base::Rng;
 
@@ -21,7 +20,7 @@ use super::log::Event;
 use super::net::Net;
 use super::node::{Main, Node, NodeId, NodeStatus, Process};
 use crate::executor::Clock;
-use crate::{DiskError, OpenError, OpenOptions, Room};
+use crate::{DiskError, OpenError, OpenOptions};
 
 /// A turn runs at most this many tasks, just as a core in production returns to its ring regularly.
 const TURN_TASKS_MAX: u64 = 64;
@@ -338,25 +337,6 @@ impl Universe {
         Ok(file)
     }
 
-    pub(super) fn check_new_disk(
-        &self,
-        node: NodeId,
-        path: &Path,
-        size: u64,
-        reserve: bool,
-    ) -> Result<(), OpenError> {
-        self.shelf.borrow().check_new(node, path, size, reserve)
-    }
-
-    /// The size, or 0 once the disk was removed from the world.
-    pub(super) fn disk_size(&self, disk: DiskNumber) -> u64 {
-        self.shelf.borrow().size(disk)
-    }
-
-    pub(super) fn remove_disk(&self, node: NodeId, path: &Path, disk: DiskNumber) {
-        self.shelf.borrow_mut().remove_if(node, path, disk);
-    }
-
     pub(super) fn begin_disk_operation(&self, file: &Arc<OpenFile>, operation: Operation) {
         let mut ledger = self.ledger.borrow_mut();
         let begun = self.shelf.borrow_mut().begin(file, operation, &mut ledger.faults);
@@ -365,14 +345,6 @@ impl Universe {
             let due = ledger.now() + time;
             ledger.schedule(due, Due::Disk(number));
         }
-    }
-
-    pub(super) fn is_file(&self, disk: DiskNumber) -> bool {
-        self.shelf.borrow().is_file(disk)
-    }
-
-    pub(super) fn time_to_allocate(&self, disk: DiskNumber) -> Duration {
-        self.shelf.borrow_mut().time_to_allocate(disk)
     }
 
     pub(super) fn allocate(
@@ -384,13 +356,5 @@ impl Universe {
     ) -> Result<(), DiskError> {
         let mut ledger = self.ledger.borrow_mut();
         self.shelf.borrow_mut().allocate(node, disk, offset, len, &mut ledger.faults)
-    }
-
-    pub(super) fn room(&self, node: NodeId, disk: DiskNumber) -> Option<Room> {
-        self.shelf.borrow().room(node, disk)
-    }
-
-    pub(super) fn allocated(&self, disk: DiskNumber, offset: u64, len: u64) -> Option<Vec<(u64, u64)>> {
-        self.shelf.borrow().allocated(disk, offset, len)
     }
 }

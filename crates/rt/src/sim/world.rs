@@ -529,11 +529,6 @@ impl World {
     pub fn event_count(&self) -> u64 {
         self.0.ledger.borrow().log.count()
     }
-
-    /// The last events, at most `count` of them, one per line.
-    pub fn last_events(&self, count: usize) -> String {
-        self.0.ledger.borrow().log.tail(count).to_string()
-    }
 }
 
 impl Drop for World {

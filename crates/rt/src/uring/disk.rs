@@ -113,18 +113,12 @@ impl SharedDisk {
 
 impl Disk {
     /// See [`crate::Disk::open`].
-    ///
-    /// # Errors
-    /// See [`OpenError`].
     pub async fn open(path: &Path, options: OpenOptions) -> Result<Disk, OpenError> {
         let file = open::open(path, options).await?;
         Ok(Disk { driver: driver::current(), file })
     }
 
     /// See [`crate::Disk::check_new`].
-    ///
-    /// # Errors
-    /// See [`OpenError`].
     pub fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
         open::check_new(path, size, reserve)
     }
@@ -135,9 +129,6 @@ impl Disk {
     }
 
     /// See [`crate::Disk::remove`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn remove(self, path: &Path) -> io::Result<()> {
         let (ours, there) = (self.file.file.metadata()?, std::fs::symlink_metadata(path)?);
         if (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
@@ -153,9 +144,6 @@ impl Disk {
     }
 
     /// See [`crate::Disk::present_size`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn present_size(&self) -> io::Result<u64> {
         Ok(open::whole_blocks(open::size_of(&self.file.file, self.file.is_device)?, self.file.block))
     }
@@ -191,9 +179,6 @@ impl Disk {
     }
 
     /// See [`crate::Disk::read`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn read(&self, offset: u64, mut buf: Buf) -> Result<Buf, DiskError> {
         self.check_range(offset, buf.len() as u64)?;
         let mut done = 0;
@@ -224,17 +209,11 @@ impl Disk {
     }
 
     /// See [`crate::Disk::write`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn write(&self, offset: u64, data: Chain, durability: Durability) -> Result<(), DiskError> {
         self.write_or(offset, data, durability, |number| self.failed(number)).await
     }
 
     /// See [`crate::Disk::rewrite`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
         let failed = |number| {
             if is_full(number) {
@@ -332,9 +311,6 @@ impl Disk {
     }
 
     /// See [`crate::Disk::flush`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn flush(&self) -> Result<(), DiskError> {
         if self.failure().is_some() {
             return Err(DiskError::Latched);
@@ -350,9 +326,6 @@ impl Disk {
     }
 
     /// See [`crate::Disk::zero`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         self.check_range(offset, len)?;
         self.check_writable()?;
@@ -390,9 +363,6 @@ impl Disk {
     }
 
     /// See [`crate::Disk::allocated`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
         self.check_range(offset, len)?;
         let end = offset + len;
@@ -422,9 +392,6 @@ impl Disk {
     }
 
     /// See [`crate::Disk::allocate`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn allocate(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         self.check_range(offset, len)?;
         self.check_writable()?;

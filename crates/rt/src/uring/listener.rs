@@ -42,9 +42,6 @@ pub(super) struct Acceptor {
 
 impl Listener {
     /// See [`crate::Listener::bind`].
-    ///
-    /// # Errors
-    /// The system's.
     pub fn bind(address: SocketAddr) -> io::Result<Listener> {
         // The standard library sets SO_REUSEADDR and close-on-exec; only its backlog is too short.
         let socket = TcpListener::bind(address)?;
@@ -69,9 +66,6 @@ impl Listener {
     }
 
     /// See [`crate::Listener::accept`].
-    ///
-    /// # Errors
-    /// The system's.
     pub async fn accept(&self) -> io::Result<(DetachedStream, SocketAddr)> {
         loop {
             let socket = std::future::poll_fn(|context| {

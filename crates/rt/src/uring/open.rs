@@ -267,7 +267,6 @@ pub(super) struct Space {
     pub(super) total: u64,
 }
 
-/// The space of the file system around `file`.
 pub(super) fn file_system(file: &File) -> io::Result<Space> {
     let mut status = MaybeUninit::<libc::statvfs>::zeroed();
     // SAFETY: `status` is valid for writing.

@@ -123,9 +123,6 @@ impl Running {
     ///
     /// When core 0's main ends, the node stops.
     ///
-    /// # Errors
-    /// See [`StartError`].
-    ///
     /// # Panics
     /// Without a processor to run on, or with more than 65,535.
     pub fn start<F: Future<Output = ()> + 'static>(

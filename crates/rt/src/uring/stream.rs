@@ -35,9 +35,6 @@ struct Addresses {
 
 impl Stream {
     /// See [`crate::Stream::connect`]; the caller handles the deadline.
-    ///
-    /// # Errors
-    /// The system's.
     pub async fn connect(address: SocketAddr) -> io::Result<Stream> {
         let driver = driver::current();
         let target = Box::new(Address::from(address));
@@ -71,25 +68,16 @@ impl Stream {
     }
 
     /// See [`crate::Stream::receive`].
-    ///
-    /// # Errors
-    /// The system's.
     pub async fn receive(&self) -> io::Result<Received> {
         self.receiver.receive(&self.driver).await
     }
 
     /// See [`crate::Stream::receive_exact`].
-    ///
-    /// # Errors
-    /// The system's.
     pub async fn receive_exact(&self, buf: Buf, filled: usize) -> io::Result<Buf> {
         self.receiver.receive_exact(&self.driver, buf, filled).await
     }
 
     /// See [`crate::Stream::send`].
-    ///
-    /// # Errors
-    /// The system's.
     pub async fn send(&self, batch: SendBatch) -> io::Result<SendBatch> {
         self.sender.send(&self.driver, batch).await
     }

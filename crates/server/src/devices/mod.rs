@@ -19,8 +19,6 @@ use rt::sync::{Sender, oneshot};
 type QueuedWork = (AddressWork, Instant, Sender<Result<(), DeviceTrouble>>);
 
 /// Access to this machine's network devices.
-///
-/// # Errors The thread could not be started.
 pub fn devices() -> std::io::Result<Devices> {
     let (give, given) = mpsc::channel::<QueuedWork>();
     // The thread ends when all senders are gone.

@@ -21,49 +21,36 @@ const POOL_BYTES: usize = 32;
 const _: () = assert!(POOLS_AT + POOLS_MAX * POOL_BYTES == ROW_BYTES, "pools end with the row");
 const _: () = assert!(Value::ALL.len() <= VALUES_MAX, "values end where pools begin");
 
-/// A value that is kept of a node. The order is that of the bytes: new ones are appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Value {
-    /// Reads per second.
-    ReadOperations,
-    /// Writes per second.
-    WriteOperations,
-    /// Bytes read per second.
-    ReadBytes,
-    /// Bytes written per second.
-    WriteBytes,
-    /// The mean latency of reads, in microseconds.
-    ReadMean,
-    /// The mean latency of writes, in microseconds.
-    WriteMean,
-    /// The 99th percentile of read latency in the worst ten seconds, in microseconds.
-    ReadP99,
-    /// The same of writes.
-    WriteP99,
-    /// The mean CPU use of a core, as a part of one processor.
-    Cpu,
-    /// The part of [`Value::Cpu`] that was spent polling for work.
-    CpuPolling,
-    /// The number of bytes that copies out of sync miss.
-    OutOfSync,
+base::listed! {
+    /// A value that is kept of a node. The order is that of the bytes: new ones are appended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Value {
+        /// Reads per second.
+        ReadOperations,
+        /// Writes per second.
+        WriteOperations,
+        /// Bytes read per second.
+        ReadBytes,
+        /// Bytes written per second.
+        WriteBytes,
+        /// The mean latency of reads, in microseconds.
+        ReadMean,
+        /// The mean latency of writes, in microseconds.
+        WriteMean,
+        /// The 99th percentile of read latency in the worst ten seconds, in microseconds.
+        ReadP99,
+        /// The same of writes.
+        WriteP99,
+        /// The mean CPU use of a core, as a part of one processor.
+        Cpu,
+        /// The part of [`Value::Cpu`] that was spent polling for work.
+        CpuPolling,
+        /// The number of bytes that copies out of sync miss.
+        OutOfSync,
+    }
 }
 
 impl Value {
-    /// All, in the order of the enum.
-    pub const ALL: [Value; 11] = [
-        Value::ReadOperations,
-        Value::WriteOperations,
-        Value::ReadBytes,
-        Value::WriteBytes,
-        Value::ReadMean,
-        Value::WriteMean,
-        Value::ReadP99,
-        Value::WriteP99,
-        Value::Cpu,
-        Value::CpuPolling,
-        Value::OutOfSync,
-    ];
-
     /// How several values of this kind are combined.
     fn together(self) -> Together {
         match self {

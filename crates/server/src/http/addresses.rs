@@ -7,14 +7,13 @@ use ::node::Control;
 use ::node::access::AddressRange;
 use ::node::control::{AddressHere, AddressSpec, AddressStatus, ControlError};
 use api::{AddressState, AddressTrouble, DryRun, FloatingAddress, FloatingAddressAdd, List};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::dry_run::{self, DryRunParam};
 use super::input::{Json, Parameters, Segments};
 use super::peers::{self, Answers};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 
 /// All floating IPs of the cluster, and the node that holds each.
@@ -27,9 +26,7 @@ use super::state::State;
         (status = OK, description = "All of them", body = List<FloatingAddress>),
     ),
 )]
-pub(super) async fn list(
-    Extracted(state): Extracted<State>,
-) -> Result<axum::Json<List<FloatingAddress>>, Refusal> {
+pub(super) async fn list(state: State) -> Reply<List<FloatingAddress>> {
     let all = state.call(|control| async move {
         let (statuses, unreadable) = (control.addresses()?, control.unreadable_addresses()?);
         let (_, others) = peers::QueriedNodes::All.of(&control);
@@ -62,7 +59,7 @@ pub(super) fn here(control: &Control) -> Vec<AddressHere> {
     ),
 )]
 pub(super) async fn add(
-    Extracted(state): Extracted<State>,
+    state: State,
     Json(new): Json<FloatingAddressAdd>,
 ) -> Result<(StatusCode, axum::Json<FloatingAddress>), Refusal> {
     let FloatingAddressAdd { address, device, nodes, prefer } = new;
@@ -88,7 +85,7 @@ pub(super) async fn add(
     ),
 )]
 pub(super) async fn remove(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(address): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
@@ -131,7 +128,6 @@ struct NodeReports {
 }
 
 impl NodeReports {
-    /// The reports of this node and of those that have answered.
     fn new(control: &Control, answers: Answers) -> NodeReports {
         let (theirs, _) = answers.each(|text| serde_json::from_str::<Vec<AddressHere>>(text));
         let mut here: BTreeMap<u16, Vec<AddressHere>> =

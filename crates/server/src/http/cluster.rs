@@ -12,14 +12,13 @@ use api::{
     ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, LinkFor, LinkRole, List, Maintenance,
     Preference, RecordStall, SyncLimit, TOKEN_SECONDS_MAX, TokenCreate, VerifySchedule, link_address,
 };
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use terms::clock::unix_now;
 
 use super::dry_run::{self, DryRunParam};
 use super::input::{Json, Parameters, Segments};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::since::since;
 use super::state::State;
 
@@ -30,9 +29,7 @@ use super::state::State;
         (status = OK, description = "All of them", body = List<ClusterNode>),
     ),
 )]
-pub(super) async fn nodes(
-    Extracted(state): Extracted<State>,
-) -> Result<axum::Json<List<ClusterNode>>, Refusal> {
+pub(super) async fn nodes(state: State) -> Reply<List<ClusterNode>> {
     let nodes = state.call(|control| async move { control.nodes().await }).await?;
     Ok(axum::Json(List::of(nodes.into_iter().map(shown).collect())))
 }
@@ -51,7 +48,7 @@ pub(super) async fn nodes(
     ),
 )]
 pub(super) async fn init(
-    Extracted(state): Extracted<State>,
+    state: State,
     Json(init): Json<ClusterInit>,
 ) -> Result<(StatusCode, axum::Json<List<ClusterNode>>), Refusal> {
     let listen = link_addresses(&init.listen)?;
@@ -76,7 +73,7 @@ pub(super) async fn init(
     ),
 )]
 pub(super) async fn create_token(
-    Extracted(state): Extracted<State>,
+    state: State,
     Json(new): Json<TokenCreate>,
 ) -> Result<(StatusCode, axum::Json<JoinToken>), Refusal> {
     if !(1..=TOKEN_SECONDS_MAX).contains(&new.valid_seconds) {
@@ -103,10 +100,7 @@ pub(super) async fn create_token(
         (status = BAD_GATEWAY, description = "`member_unreachable`, `member_unanswered`"),
     ),
 )]
-pub(super) async fn join(
-    Extracted(state): Extracted<State>,
-    Json(join): Json<ClusterJoin>,
-) -> Result<StatusCode, Refusal> {
+pub(super) async fn join(state: State, Json(join): Json<ClusterJoin>) -> Result<StatusCode, Refusal> {
     let listen = link_addresses(&join.listen)?;
     let ClusterJoin { token, witness, .. } = join;
     let enter = move |control: Rc<Control>| async move {
@@ -129,7 +123,7 @@ pub(super) async fn join(
     ),
 )]
 pub(super) async fn remove(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(id): Segments<u16>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
@@ -190,7 +184,7 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     ),
 )]
 pub(super) async fn keep_link_for(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(id): Segments<u16>,
     Json(LinkFor { address, role }): Json<LinkFor>,
 ) -> Result<StatusCode, Refusal> {
@@ -220,7 +214,7 @@ pub(super) async fn keep_link_for(
     ),
 )]
 pub(super) async fn maintain(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(id): Segments<u16>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(Maintenance { on }): Json<Maintenance>,
@@ -277,7 +271,7 @@ async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Re
     ),
 )]
 pub(super) async fn prefer(
-    Extracted(state): Extracted<State>,
+    state: State,
     Json(Preference { node }): Json<Preference>,
 ) -> Result<StatusCode, Refusal> {
     state.call(move |control| async move { control.prefer_node(node).await }).await?;
@@ -291,7 +285,7 @@ pub(super) async fn prefer(
         (status = OK, description = "The limit", body = SyncLimit),
     ),
 )]
-pub(super) async fn sync_limit(Extracted(state): Extracted<State>) -> Result<axum::Json<SyncLimit>, Refusal> {
+pub(super) async fn sync_limit(state: State) -> Reply<SyncLimit> {
     let bytes_per_second = state.call(|control| async move { control.sync_limit() }).await?;
     Ok(axum::Json(SyncLimit { bytes_per_second }))
 }
@@ -309,7 +303,7 @@ pub(super) async fn sync_limit(Extracted(state): Extracted<State>) -> Result<axu
     ),
 )]
 pub(super) async fn limit_syncs(
-    Extracted(state): Extracted<State>,
+    state: State,
     Json(SyncLimit { bytes_per_second }): Json<SyncLimit>,
 ) -> Result<StatusCode, Refusal> {
     state.call(move |control| async move { control.limit_syncs(bytes_per_second).await }).await?;
@@ -323,9 +317,7 @@ pub(super) async fn limit_syncs(
         (status = OK, description = "The schedule", body = VerifySchedule),
     ),
 )]
-pub(super) async fn verify_schedule(
-    Extracted(state): Extracted<State>,
-) -> Result<axum::Json<VerifySchedule>, Refusal> {
+pub(super) async fn verify_schedule(state: State) -> Reply<VerifySchedule> {
     let every = state.call(|control| async move { control.verify_every() }).await?;
     Ok(axum::Json(VerifySchedule { seconds: every.map(|every| every.as_secs()) }))
 }
@@ -342,7 +334,7 @@ pub(super) async fn verify_schedule(
     ),
 )]
 pub(super) async fn set_verify_schedule(
-    Extracted(state): Extracted<State>,
+    state: State,
     Json(VerifySchedule { seconds }): Json<VerifySchedule>,
 ) -> Result<StatusCode, Refusal> {
     let every = seconds.map(Duration::from_secs);
@@ -364,7 +356,7 @@ pub(super) async fn set_verify_schedule(
     ),
 )]
 pub(super) async fn force_new(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     if dry_run {
@@ -395,7 +387,7 @@ pub(super) async fn force_new(
     ),
 )]
 pub(super) async fn leave(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
     if dry_run {

@@ -5,12 +5,11 @@ use std::rc::Rc;
 
 use ::node::Control;
 use api::{BlockDevice, List};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 
 use super::input::Parameters;
 use super::node_param::OfNode;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 use crate::block_devices;
 
@@ -27,9 +26,9 @@ use crate::block_devices;
     ),
 )]
 pub(super) async fn list(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<List<BlockDevice>>, Refusal> {
+) -> Reply<List<BlockDevice>> {
     let of_pools = |control: Rc<Control>| async move {
         let paths = control.pools().into_iter().flat_map(|pool| {
             let name = pool.name;

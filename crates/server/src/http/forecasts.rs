@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use api::{Forecast, HistorySeries, List, Missing};
 use axum::Json;
-use axum::extract::State as Extracted;
 use terms::clock::unix_now;
 
 use super::history;
 use super::input::Parameters;
 use super::peers::{QueriedNodes, Whose};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 use crate::history::{self as kept, Filling, Outlook, Window};
 
@@ -38,10 +37,7 @@ const SIZE: &str = "pool_size_bytes";
         (status = SERVICE_UNAVAILABLE, description = "`history_unavailable`"),
     ),
 )]
-pub(super) async fn list(
-    Extracted(state): Extracted<State>,
-    Parameters(whose): Parameters<Whose>,
-) -> Result<Json<List<Forecast>>, Refusal> {
+pub(super) async fn list(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<Forecast>> {
     let (pools, missing) = of(&state, whose.asked()?).await?;
     Ok(Json(List { items: pools.into_iter().map(OfPool::shown).collect(), missing }))
 }

@@ -27,7 +27,7 @@ use ::node::copies::Refused;
 use api::{Problem, Volume};
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{MatchedPath, Request, State as Extracted};
+use axum::extract::{MatchedPath, Request};
 use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
@@ -252,7 +252,7 @@ async fn carry_out(router: Router, forwarded: &str) -> Outcome {
 }
 
 /// Admits calls that may be forwarded, from callers with the required role.
-async fn admit(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
+async fn admit(state: State, request: Request, next: Next) -> Response {
     let Some(call) = call_of(&request) else { return no_forwarded_call().into_response() };
     let Some(Need::Role(role)) = need(request.method(), call.1) else {
         return no_forwarded_call().into_response();

@@ -8,7 +8,6 @@ use ::node::control::ControlError;
 use ::node::{Control, Operation, UnitStats};
 use api::{History as Answer, HistorySeries, HistoryUnit, Missing};
 use axum::Json;
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use rt::uring::CoreStats;
 use serde::{Deserialize, Serialize};
@@ -17,7 +16,7 @@ use utoipa::IntoParams;
 
 use super::input::Parameters;
 use super::peers::{self, HISTORY, QueriedNodes, Whose};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 use crate::flow::Done;
 use crate::history::{
@@ -99,10 +98,7 @@ struct Question {
         (status = SERVICE_UNAVAILABLE, description = "`history_unavailable`"),
     ),
 )]
-pub(super) async fn show(
-    Extracted(state): Extracted<State>,
-    Parameters(wanted): Parameters<HistoryParams>,
-) -> Result<Json<Answer>, Refusal> {
+pub(super) async fn show(state: State, Parameters(wanted): Parameters<HistoryParams>) -> Reply<Answer> {
     let now = unix_now();
     let to = wanted.to.unwrap_or(now);
     let from = wanted.from.unwrap_or(to.saturating_sub(SECONDS));

@@ -8,7 +8,7 @@ use terms::host_setup::{self, Setup, UnfitWord};
 use utoipa::IntoParams;
 
 use super::input::Parameters;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 
 /// The number of addresses in a text: enough for each node of a large cluster, on several networks.
 const PORTALS_MAX: usize = 64;
@@ -56,9 +56,7 @@ impl HostSetupParams {
         (status = OK, description = "The text", body = HostSetup),
     ),
 )]
-pub(super) async fn show(
-    Parameters(wanted): Parameters<HostSetupParams>,
-) -> Result<Json<HostSetup>, Refusal> {
+pub(super) async fn show(Parameters(wanted): Parameters<HostSetupParams>) -> Reply<HostSetup> {
     let invalid = |detail: String| Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail);
     let setup = wanted.setup().map_err(|error| invalid(error.to_string()))?;
     if setup.portals.len() > PORTALS_MAX {

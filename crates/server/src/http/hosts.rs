@@ -4,19 +4,18 @@ use ::node::Control;
 use ::node::access::HostGroup;
 use ::node::control::ControlError;
 use api::{DryRun, Host, HostChange, HostCreate, List};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::dry_run::{self, Answer, DryRunParam};
 use super::input::{Json, Parameters, Segments};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 use super::targets::secret;
 
 /// All host groups, by name.
 #[utoipa::path(get, path = "/v1/hosts", tag = "hosts", operation_id = "list_hosts", responses((status = OK, description = "All of them", body = List<Host>)))]
-pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Host>>, Refusal> {
+pub(super) async fn list(state: State) -> Reply<List<Host>> {
     let access = state.call(|control| async move { Ok(control.access()) }).await?;
     Ok(axum::Json(List::of(access.hosts().map(shown).collect())))
 }
@@ -30,10 +29,7 @@ pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Jso
         (status = NOT_FOUND, description = "`host_not_found`"),
     ),
 )]
-pub(super) async fn show(
-    Extracted(state): Extracted<State>,
-    Segments(name): Segments<String>,
-) -> Result<axum::Json<Host>, Refusal> {
+pub(super) async fn show(state: State, Segments(name): Segments<String>) -> Reply<Host> {
     let host = state.call(move |control| async move { known(&control, &name) }).await?;
     Ok(axum::Json(shown(&host)))
 }
@@ -49,7 +45,7 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn create(
-    Extracted(state): Extracted<State>,
+    state: State,
     Json(new): Json<HostCreate>,
 ) -> Result<(StatusCode, axum::Json<Host>), Refusal> {
     let group = HostGroup {
@@ -77,11 +73,11 @@ pub(super) async fn create(
     ),
 )]
 pub(super) async fn change(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(change): Json<HostChange>,
-) -> Result<axum::Json<Answer<Host>>, Refusal> {
+) -> Reply<Answer<Host>> {
     let addresses = addresses(&change.addresses)?;
     let host = state.call(move |control| async move {
         let before = known(&control, &name)?;
@@ -157,7 +153,7 @@ fn members(kind: &str, before: &[String], after: &[String]) -> (Vec<String>, boo
     ),
 )]
 pub(super) async fn delete(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {

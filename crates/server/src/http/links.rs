@@ -6,11 +6,10 @@ use ::node::Control;
 use ::node::control::{ControlError, LinkStatus};
 use ::node::copies::Linked;
 use api::{Link, LinkState, List, RoleLinks};
-use axum::extract::State as Extracted;
 
 use super::input::Parameters;
 use super::peers::{self, Whose};
-use super::refusal::Refusal;
+use super::refusal::Reply;
 use super::state::State;
 
 /// The links of the queried node with each other node; with `node=all`, the links of all nodes, as each of
@@ -25,10 +24,7 @@ use super::state::State;
         (status = OK, description = "All of them", body = List<Link>),
     ),
 )]
-pub(super) async fn list(
-    Extracted(state): Extracted<State>,
-    Parameters(whose): Parameters<Whose>,
-) -> Result<axum::Json<List<Link>>, Refusal> {
+pub(super) async fn list(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<Link>> {
     let own = |control: Rc<Control>| async move { all(&control).await };
     Ok(axum::Json(peers::list(&state, whose.asked()?, peers::LINKS, own).await?))
 }

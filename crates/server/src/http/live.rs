@@ -15,7 +15,6 @@ use ::node::control::VolumeStats;
 use ::node::{Control, Operation, UnitStats, VolumeId};
 use api::{List, LiveCore, LiveSample, LiveVolume};
 use axum::Extension;
-use axum::extract::State as Extracted;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use rt::uring::CoreStats;
@@ -29,7 +28,7 @@ use super::access::Caller;
 use super::guard::Peer;
 use super::input::Parameters;
 use super::peers::{self, LIVE, QueriedNodes, Whose};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
 use crate::flow::Done;
@@ -110,7 +109,7 @@ pub(super) struct Which {
     ),
 )]
 pub(super) async fn follow(
-    Extracted(state): Extracted<State>,
+    state: State,
     Extension(caller): Extension<Caller>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
@@ -141,10 +140,7 @@ pub(super) async fn follow(
         (status = OK, description = "One per node that has one", body = List<LiveSample>),
     ),
 )]
-pub(super) async fn show(
-    Extracted(state): Extracted<State>,
-    Parameters(whose): Parameters<Whose>,
-) -> Result<axum::Json<List<LiveSample>>, Refusal> {
+pub(super) async fn show(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<LiveSample>> {
     let live = Arc::clone(&state.live);
     let own = move |_: Rc<Control>| async move { Ok(live.shown()) };
     Ok(axum::Json(peers::list(&state, whose.asked()?, LIVE, own).await?))

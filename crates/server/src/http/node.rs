@@ -7,9 +7,8 @@ use ::node::Control;
 use ::node::control::{ChangeStatus, ClusterRecordStatus, RecordPlace as Place};
 use api::{Change, ClusterRecord, Health, Node, RecordPlace};
 use axum::Json;
-use axum::extract::State as Extracted;
 
-use super::refusal::Refusal;
+use super::refusal::Reply;
 use super::state::State;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -19,14 +18,14 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
     get, path = "/v1/health", tag = "node",
     responses((status = OK, description = "It serves", body = Health), (status = SERVICE_UNAVAILABLE, description = "`not_running`")),
 )]
-pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<Health>, Refusal> {
+pub(super) async fn health(state: State) -> Reply<Health> {
     state.access.health(&state).await?;
     Ok(Json(Health { status: "ok".into(), version: VERSION.into() }))
 }
 
 /// Shows the node: what it is, and changes in progress.
 #[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
-pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node>, Refusal> {
+pub(super) async fn show(state: State) -> Reply<Node> {
     let now = |control: Rc<Control>| async move {
         let place = shown_place(control.record_place());
         Ok((control.changes(), record(&control).await, place))

@@ -18,7 +18,6 @@ use api::{
     PoolDisk, PoolForget, PoolImport, PoolLogs, PoolRemains, PoolRemoveDisk, PoolScrub, PoolState,
     RemainingDisk, RemainingMap, RemainingVolume,
 };
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::ByteLen;
@@ -29,7 +28,7 @@ use super::input::{Json, Parameters, Segments};
 use super::jobs;
 use super::node_param::{AskedOfNode, OfNode};
 use super::peers::{self, Whose};
-use super::refusal::{Refusal, with_causes};
+use super::refusal::{Refusal, Reply, with_causes};
 use super::state::State;
 
 /// All pools of the queried node, by name; with `node=all`, of all nodes.
@@ -43,10 +42,7 @@ use super::state::State;
         (status = OK, description = "All of them", body = List<Pool>),
     ),
 )]
-pub(super) async fn list(
-    Extracted(state): Extracted<State>,
-    Parameters(whose): Parameters<Whose>,
-) -> Result<axum::Json<List<Pool>>, Refusal> {
+pub(super) async fn list(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<Pool>> {
     let own = |control: Rc<Control>| async move { Ok(all(&control)) };
     Ok(axum::Json(peers::list(&state, whose.asked()?, peers::POOLS, own).await?))
 }
@@ -68,10 +64,10 @@ pub(super) fn all(control: &Control) -> Vec<Pool> {
     ),
 )]
 pub(super) async fn show(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<Pool>, Refusal> {
+) -> Reply<Pool> {
     let pool = with(&state, node, move |control| async move { control.pool(&name) }).await?;
     Ok(axum::Json(pool))
 }
@@ -89,7 +85,7 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn create(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(new): Json<PoolCreate>,
 ) -> Result<Response, Refusal> {
@@ -115,7 +111,7 @@ pub(super) async fn create(
     ),
 )]
 pub(super) async fn import(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(import): Json<PoolImport>,
 ) -> Result<Response, Refusal> {
@@ -140,7 +136,7 @@ pub(super) async fn import(
     ),
 )]
 pub(super) async fn export(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
@@ -168,7 +164,7 @@ pub(super) async fn export(
     ),
 )]
 pub(super) async fn add_disk(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(PoolAddDisk { path, size, reserve, wipe }): Json<PoolAddDisk>,
@@ -198,7 +194,7 @@ pub(super) async fn add_disk(
     ),
 )]
 pub(super) async fn remove_disk(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(PoolRemoveDisk { path, cancel }): Json<PoolRemoveDisk>,
@@ -234,7 +230,7 @@ pub(super) async fn remove_disk(
     ),
 )]
 pub(super) async fn grow(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
@@ -259,7 +255,7 @@ pub(super) async fn grow(
     ),
 )]
 pub(super) async fn reopen(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
@@ -284,7 +280,7 @@ pub(super) async fn reopen(
     ),
 )]
 pub(super) async fn accept_older(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
@@ -307,10 +303,10 @@ pub(super) async fn accept_older(
     ),
 )]
 pub(super) async fn acknowledge(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<Pool>, Refusal> {
+) -> Reply<Pool> {
     let acknowledge = move |control: Rc<Control>| async move {
         control.acknowledge_read_errors(&name).await?;
         control.pool(&name)
@@ -330,7 +326,7 @@ pub(super) async fn acknowledge(
     ),
 )]
 pub(super) async fn scrub(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<(StatusCode, axum::Json<List<Job>>), Refusal> {
@@ -356,10 +352,10 @@ pub(super) async fn scrub(
     ),
 )]
 pub(super) async fn remains(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<PoolRemains>, Refusal> {
+) -> Reply<PoolRemains> {
     let remains = state.call_on(node, move |control| async move { control.pool_remains(&name).await });
     Ok(axum::Json(remaining(remains.await?)))
 }
@@ -380,7 +376,7 @@ pub(super) async fn remains(
     ),
 )]
 pub(super) async fn forget(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(PoolForget { unmap }): Json<PoolForget>,

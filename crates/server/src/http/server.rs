@@ -63,9 +63,6 @@ pub struct Listeners {
 }
 
 /// Serves until `shutdown` is done and the requests in progress have ended.
-///
-/// # Errors
-/// The address of a listener cannot be determined.
 pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let tls = listeners.tls.map(TlsAcceptor::from);
     let server = Arc::new(Server {

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::control::{ControlError, SessionStatus};
 use api::{DryRun, List, Session};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
@@ -13,7 +12,7 @@ use super::dry_run;
 use super::input::{Parameters, Segments};
 use super::node_param::AskedOfNode;
 use super::peers::{self, Whose};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 
 /// All sessions with the queried node, by number; with `node=all`, with all nodes.
@@ -26,10 +25,7 @@ use super::state::State;
         (status = OK, description = "All of them", body = List<Session>),
     ),
 )]
-pub(super) async fn list(
-    Extracted(state): Extracted<State>,
-    Parameters(whose): Parameters<Whose>,
-) -> Result<axum::Json<List<Session>>, Refusal> {
+pub(super) async fn list(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<Session>> {
     let own = |control: Rc<Control>| async move { all(&control).await };
     Ok(axum::Json(peers::list(&state, whose.asked()?, peers::SESSIONS, own).await?))
 }
@@ -52,7 +48,7 @@ pub(super) async fn all(control: &Control) -> Result<Vec<Session>, ControlError>
     ),
 )]
 pub(super) async fn end(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(tsih): Segments<u16>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {

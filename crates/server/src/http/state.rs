@@ -1,5 +1,6 @@
 //! What handlers have access to.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,6 +8,8 @@ use std::time::SystemTime;
 
 use ::node::control::ControlError;
 use ::node::{Control, Handle};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use rt::uring::CoreStats;
 
 use super::access::Access;
@@ -53,12 +56,17 @@ pub struct State {
     pub streams: Streams,
 }
 
+impl FromRequestParts<State> for State {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_: &mut Parts, state: &State) -> Result<State, Infallible> {
+        Ok(state.clone())
+    }
+}
+
 impl State {
     /// Runs an async function with the node's control. If the function does not find something while the node
     /// is behind the cluster's record, it runs a second time.
-    ///
-    /// # Errors
-    /// The function refuses, or the node does not run.
     pub async fn call<T, F>(
         &self,
         function: impl FnOnce(Rc<Control>) -> F + Clone + Send + 'static,
@@ -74,9 +82,6 @@ impl State {
     }
 
     /// As [`State::call`], for an object of a node: refused if that is another node than this one.
-    ///
-    /// # Errors
-    /// The function refuses, or the node does not run.
     pub async fn call_on<T, F>(
         &self,
         node: Option<u16>,

@@ -91,10 +91,6 @@ pub(super) struct Messages(mpsc::Sender<Bytes>);
 pub(super) struct Gone;
 
 impl Messages {
-    /// Sends a message of this kind.
-    ///
-    /// # Errors
-    /// [`Gone`]: the stream is over.
     pub(super) async fn send(&self, kind: &str, id: Option<u64>, data: &impl Serialize) -> Result<(), Gone> {
         let data = serde_json::to_string(data).map_err(|_| Gone)?;
         let id = id.map_or(String::new(), |id| format!("id: {id}\n"));
@@ -103,9 +99,6 @@ impl Messages {
 
     /// Sends the reader's position, which it sends as `Last-Event-ID` when it reconnects. The message has
     /// empty data, since some readers ignore messages without data.
-    ///
-    /// # Errors
-    /// [`Gone`]: the stream is over.
     pub(super) async fn send_place(&self, place: &str) -> Result<(), Gone> {
         self.text(format!("id: {place}\nevent: place\ndata: {{}}\n\n")).await
     }

@@ -7,7 +7,6 @@ use ::node::access::{ChapSecret, LunMap, Target as Known};
 use ::node::control::{ControlError, MapSpec, TargetChange as Change, TargetSpec};
 use ::node::{Control, VolumeId};
 use api::{Chap, DEFAULT_HOST, DryRun, List, MapCreate, Target, TargetChange, TargetCreate, TargetMap};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -15,7 +14,7 @@ use utoipa::IntoParams;
 
 use super::dry_run::{self, Answer, DryRunParam};
 use super::input::{Json, Parameters, Segments};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 
 /// How to delete a target.
@@ -45,7 +44,7 @@ pub(super) struct ForHost {
 
 /// All targets, by name.
 #[utoipa::path(get, path = "/v1/targets", tag = "targets", operation_id = "list_targets", responses((status = OK, description = "All of them", body = List<Target>)))]
-pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Target>>, Refusal> {
+pub(super) async fn list(state: State) -> Reply<List<Target>> {
     let found = state.call(|control| async move { Ok((control.access(), control.volume_names().await)) });
     let (access, names) = found.await?;
     Ok(axum::Json(List::of(access.targets().map(|target| shown(target, &names)).collect())))
@@ -60,10 +59,7 @@ pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Jso
         (status = NOT_FOUND, description = "`target_not_found`"),
     ),
 )]
-pub(super) async fn show(
-    Extracted(state): Extracted<State>,
-    Segments(name): Segments<String>,
-) -> Result<axum::Json<Target>, Refusal> {
+pub(super) async fn show(state: State, Segments(name): Segments<String>) -> Reply<Target> {
     state.call(move |control| async move { one(&control, &name).await }).await.map(axum::Json)
 }
 
@@ -78,7 +74,7 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn create(
-    Extracted(state): Extracted<State>,
+    state: State,
     Json(new): Json<TargetCreate>,
 ) -> Result<(StatusCode, axum::Json<Target>), Refusal> {
     let spec = TargetSpec { name: new.name.clone(), alias: new.alias, chap: new.chap.map(secret) };
@@ -101,11 +97,11 @@ pub(super) async fn create(
     ),
 )]
 pub(super) async fn change(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(change): Json<TargetChange>,
-) -> Result<axum::Json<Answer<Target>>, Refusal> {
+) -> Reply<Answer<Target>> {
     let change = Change { alias: change.alias, chap: change.chap.map(|chap| chap.map(secret)) };
     let answer = state.call(move |control| async move {
         if dry_run {
@@ -156,7 +152,7 @@ fn would_change(before: &Known, after: &Known) -> Vec<String> {
     ),
 )]
 pub(super) async fn delete(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(Deletion { force, dry_run }): Parameters<Deletion>,
 ) -> Result<Response, Refusal> {
@@ -211,7 +207,7 @@ async fn sessions_with(control: &Control, target: &str) -> Result<Option<String>
     ),
 )]
 pub(super) async fn create_map(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(target): Segments<String>,
     Json(new): Json<MapCreate>,
 ) -> Result<(StatusCode, axum::Json<TargetMap>), Refusal> {
@@ -240,7 +236,7 @@ pub(super) async fn create_map(
     ),
 )]
 pub(super) async fn delete_map(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments((target, lun)): Segments<(String, u16)>,
     Parameters(ForHost { host, dry_run }): Parameters<ForHost>,
 ) -> Result<Response, Refusal> {

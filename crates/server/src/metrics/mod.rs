@@ -23,7 +23,6 @@ mod volumes;
 
 use std::time::Duration;
 
-use axum::extract::State as Extracted;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 
@@ -39,7 +38,7 @@ const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const MEMBERS_DEADLINE: Duration = Duration::from_secs(2);
 
 /// `GET /metrics`.
-pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoResponse, Refusal> {
+pub async fn scrape(state: State) -> Result<impl IntoResponse, Refusal> {
     let snapshot = Snapshot::take(&state).await?;
     let members = members(&state).await;
     let mut text = Text::default();

@@ -58,8 +58,6 @@ const STOPPED_AT_ONCE: i32 = 130;
 
 impl Control {
     /// Runs until the node has stopped.
-    ///
-    /// # Errors Why the node could not serve.
     pub fn run(self, started: Started) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServeError::Control).unwrap_or_else(|error| {

@@ -61,9 +61,6 @@ pub fn keep_private() {
 }
 
 /// Creates the directory and its subdirectories, for the owner alone.
-///
-/// # Errors
-/// [`DataDirError::Make`].
 pub fn prepare(path: &Path) -> Result<(), DataDirError> {
     let was_there = path.exists();
     let pools = path.join(POOLS);
@@ -119,9 +116,6 @@ pub fn check_marker(marker: &Path, data_dir: &Path) -> Result<(), DataDirError> 
 }
 
 /// Writes the marker durably: the data directory has a node's state.
-///
-/// # Errors
-/// [`DataDirError::Marker`].
 pub fn write_marker(marker: &Path, data_dir: &Path) -> Result<(), DataDirError> {
     if marker.exists() {
         return Ok(());

@@ -1,6 +1,5 @@
 //! Volumes that `ursa serve --volume` creates at its start, for first tests and for setup by scripts.
 
-use std::fmt;
 use std::str::FromStr;
 
 use base::{BlockSize, ByteLen};
@@ -68,11 +67,7 @@ impl FromStr for FirstVolume {
     }
 }
 
-impl fmt::Display for FirstVolume {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}{}", self.name, self.size, if self.ram { ",ram" } else { "" })
-    }
-}
+base::shows!(Display for FirstVolume, |it| "{}={}{}", it.name, it.size, if it.ram { ",ram" } else { "" });
 
 impl TryFrom<String> for FirstVolume {
     type Error = InvalidFirstVolume;

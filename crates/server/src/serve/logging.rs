@@ -8,8 +8,6 @@ use tracing_subscriber::filter::ParseError;
 use super::given::LogFormat;
 
 /// Parses a log filter.
-///
-/// # Errors The text is no filter.
 pub fn filter(text: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::builder().parse(text)
 }

@@ -44,9 +44,6 @@ impl Cluster {
     /// Opens an image of the disks of a node's pool, and reads these sectors of its volumes. No time passes
     /// in the cluster's world, and nothing changes there.
     ///
-    /// # Errors
-    /// What does not open, or cannot be read.
-    ///
     /// # Panics
     /// If an invariant of a log does not hold.
     pub fn opened(

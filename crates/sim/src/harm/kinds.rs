@@ -1,7 +1,5 @@
 //! What a kind of fault is, and the table of all kinds.
 
-use std::fmt;
-
 use base::Rng;
 
 use super::{
@@ -130,11 +128,7 @@ impl Harm {
     }
 }
 
-impl fmt::Debug for Harm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
+base::shows!(Debug for Harm, |it| "{}", it.name);
 
 /// Happens instead of a fault that was taken out of a plan.
 pub static NOTHING: Harm = Harm::new("nothing", 1, |_, _, _| true);

@@ -43,7 +43,6 @@ const CLEAN_WITHIN: Duration = Duration::from_secs(30);
 /// How often to check.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What is hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hit {
     /// A block.

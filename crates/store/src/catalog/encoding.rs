@@ -176,7 +176,7 @@ impl VolumeEntry {
             (has_next, CHECKSUMS_NEXT),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
-        bytes.push(self.kind.code() | flags);
+        bytes.push(self.kind as u8 | flags);
         bytes.push(self.block_size.shift() as u8);
         bytes.push(self.physical_exponent);
         bytes.push(self.stripe.unit().0.trailing_zeros() as u8);
@@ -195,14 +195,14 @@ impl VolumeEntry {
         self.checksums.iter().for_each(|runs| encode_runs(runs, bytes));
         if self.kind == VolumeKind::Log {
             bytes.extend_from_slice(&self.branch.to_le_bytes());
-            bytes.push(self.space.when_full.code());
+            bytes.push(self.space.when_full as u8);
             bytes.extend_from_slice(&self.space.reserve.0.to_le_bytes());
-            bytes.push(self.compression.code());
+            bytes.push(self.compression as u8);
         }
         match &self.next {
             Some(next) if next.kind == VolumeKind::Log => {
                 bytes.extend_from_slice(&next.branch.to_le_bytes());
-                bytes.push(next.compression.code());
+                bytes.push(next.compression as u8);
             }
             Some(next) => next.slices.iter().chain(&next.checksums).for_each(|runs| encode_runs(runs, bytes)),
             None => {}
@@ -229,7 +229,7 @@ impl VolumeEntry {
     fn decode(fields: &mut Cursor<'_>) -> Option<VolumeEntry> {
         let name = fields.text()?.to_owned();
         let code = fields.u8()?;
-        let kind = VolumeKind::from_code(code & !(CONVERTING | CHECKSUMS | CHECKSUMS_NEXT))?;
+        let kind = VolumeKind::from_number(code & !(CONVERTING | CHECKSUMS | CHECKSUMS_NEXT))?;
         let block_size = BlockSize::from_bytes(1u32.checked_shl(fields.u8()?.into())?)?;
         let physical_exponent = fields.u8()?;
         let unit = 1u64.checked_shl(fields.u8()?.into())?;
@@ -263,9 +263,9 @@ impl VolumeEntry {
         let (mut branch, mut space, mut compression) = (0, SpacePolicy::default(), Compression::Off);
         if kind == VolumeKind::Log {
             branch = fields.u32()?;
-            let when_full = WhenFull::from_code(fields.u8()?)?;
+            let when_full = WhenFull::from_number(fields.u8()?)?;
             space = SpacePolicy { when_full, reserve: ByteLen(fields.u64()?) };
-            compression = Compression::from_code(fields.u8()?)?;
+            compression = Compression::from_number(fields.u8()?)?;
         }
         if !space.suits(kind, capacity) {
             return None;
@@ -313,7 +313,7 @@ impl OtherLayout {
             VolumeKind::Log if has_checksums => return None,
             VolumeKind::Log => {
                 next.branch = fields.u32()?;
-                next.compression = Compression::from_code(fields.u8()?)?;
+                next.compression = Compression::from_number(fields.u8()?)?;
             }
             VolumeKind::Thick | VolumeKind::Ram => {
                 for runs in &mut next.slices {

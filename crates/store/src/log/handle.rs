@@ -659,8 +659,4 @@ impl Drop for HeldRoots<'_> {
     }
 }
 
-impl std::fmt::Debug for LogHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "log {}", self.number)
-    }
-}
+base::shows!(Debug for LogHandle, |it| "log {}", it.number);

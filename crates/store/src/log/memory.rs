@@ -51,11 +51,7 @@ impl Member {
     }
 }
 
-impl std::fmt::Debug for Member {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} + {} bytes", load(&self.required), load(&self.leaves))
-    }
-}
+base::shows!(Debug for Member, |it| "{} + {} bytes", load(&it.required), load(&it.leaves));
 
 fn load(figure: &AtomicU64) -> u64 {
     figure.load(Ordering::Relaxed)

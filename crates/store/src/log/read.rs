@@ -121,23 +121,26 @@ impl Inner {
             let before = self.state.borrow().leaves.get(&key).copied();
             let leaf = if covered { Ok(None) } else { self.leaf(key).await };
             let leaf = leaf.map_err(|error| self.lost(&error, first, before))?;
-            let mut state = self.state.borrow_mut();
-            // The leaf was merged meanwhile. What it said may be older than an entry that the table no longer
-            // has.
-            if !covered && state.leaves.get(&key).copied() != before || state.marks.now(branch) != line {
-                continue;
-            }
-            let mut spots = vec![Spot::Nothing; count];
-            if let Some(leaf) = leaf {
-                leaf.read((first % LEAF_BLOCKS) as usize, &mut spots);
-            }
-            state.overlay(branch, &(line..u32::MAX), first, &mut spots, Spot::Zeros);
-            if has_parent && spots.contains(&Spot::Nothing) {
-                drop(state);
-                return self.resolve_in(branch, None, blocks).await;
-            }
-            forget(&mut spots, Spot::Zeros);
-            let segments = state.pin_all(&spots);
+            let found = {
+                let mut state = self.state.borrow_mut();
+                // The leaf was merged meanwhile. What it said may be older than an entry that the table no
+                // longer has.
+                let is_stale = !covered && state.leaves.get(&key).copied() != before;
+                if is_stale || state.marks.now(branch) != line {
+                    continue;
+                }
+                let mut spots = vec![Spot::Nothing; count];
+                if let Some(leaf) = leaf {
+                    leaf.read((first % LEAF_BLOCKS) as usize, &mut spots);
+                }
+                state.overlay(branch, &(line..u32::MAX), first, &mut spots, Spot::Zeros);
+                (!has_parent || !spots.contains(&Spot::Nothing)).then(|| {
+                    forget(&mut spots, Spot::Zeros);
+                    let segments = state.pin_all(&spots);
+                    (spots, segments)
+                })
+            };
+            let Some((spots, segments)) = found else { return self.resolve_in(branch, None, blocks).await };
             return Ok((spots, Pinned { inner: self, segments }));
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! The pages of a copy's dirty map lie in extents of the volume, like those of a thick one.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,12 +20,10 @@ use super::place::{SLOT_BYTES, Size};
 use super::queue::Item;
 use super::read::{MAP_UNIT, Unread};
 use super::{Branch, Log};
-use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
-use crate::disks::CoreDisks;
+use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::{BadBlock, ReadFailure, SliceError};
 use crate::range_lock::{Locked, RangeLock};
 use crate::slice::{SliceSpec, SpecKind, join};
-use crate::thick::{read_error, write_error};
 
 /// Bytes of a block.
 const BLOCK: u64 = SLOT_BYTES as u64;
@@ -71,19 +69,12 @@ impl LogSlice {
         }
     }
 
-    /// The number of the slice in its volume.
-    pub fn index(&self) -> u16 {
-        self.spec.borrow().index
+    pub(crate) fn spec(&self) -> Ref<'_, SliceSpec> {
+        self.spec.borrow()
     }
 
-    /// The length of the slice.
-    pub fn len(&self) -> ByteLen {
-        ByteLen(self.len.get())
-    }
-
-    /// Whether the slice has no bytes because the volume is so small.
-    pub fn is_empty(&self) -> bool {
-        self.len.get() == 0
+    pub(crate) fn disk(&self, place: u16) -> Rc<PoolDisk> {
+        Rc::clone(self.disks.borrow().disk(place))
     }
 
     pub(crate) fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
@@ -357,33 +348,6 @@ impl LogSlice {
         self.ready().await?;
         let found = self.log.inner.check_root(self.branch).await?;
         Ok(found.into_iter().map(|(unread, is_mended)| (unread.error(0), is_mended)).collect())
-    }
-
-    pub(crate) fn map_pages(&self) -> u64 {
-        self.spec.borrow().map_pages
-    }
-
-    /// Reads a page of the slice's map. Page 0 is the list of lost blocks.
-    pub(crate) async fn read_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
-        let (place, disk_offset) = self.page_place(page);
-        let disk = Rc::clone(self.disks.borrow().disk(place));
-        let read = disk.read(disk_offset, Buf::uncleared(MAP_PAGE_BYTES)).await;
-        let first = MapPlaces::covered_from(page);
-        let bytes = read.map_err(|error| read_error(&error, first, (place, disk_offset)))?;
-        Ok(bytes[..].try_into().expect("as long as was asked for"))
-    }
-
-    pub(crate) async fn write_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
-        let (place, disk_offset) = self.page_place(page);
-        let disk = Rc::clone(self.disks.borrow().disk(place));
-        let written = disk.write(disk_offset, Buf::copy_of(image).share(), Durability::Durable).await;
-        written.map_err(|error| write_error(&error, Some(MapPlaces::covered_from(page))))
-    }
-
-    pub(crate) fn page_place(&self, page: u64) -> (u16, u64) {
-        let spec = self.spec.borrow();
-        let SpecKind::Log { map, .. } = &spec.kind else { panic!("the specification of a log slice") };
-        map.place(spec.index, page)
     }
 
     /// Waits until no write is under way, and holds back others.

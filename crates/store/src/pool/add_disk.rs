@@ -31,10 +31,7 @@ impl Inner {
 
     /// Checks whether a disk, of this size if it is known, could be added.
     pub(super) fn check_disk(&self, new: &NewDisk, size: Option<ByteLen>) -> Result<(), StoreError> {
-        self.writable()?;
-        if self.closing.get() {
-            return Err(StoreError::Exported(self.id));
-        }
+        self.changeable()?;
         self.room_for_a_disk()?;
         size.map_or(Ok(()), |size| self.lay_out(new, size.0).map(drop))
     }

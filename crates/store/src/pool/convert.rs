@@ -32,16 +32,12 @@ impl Pool {
         checksums: bool,
         watch: ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
-        let inner = Rc::clone(&self.0);
-        let begin = async move { inner.begin_conversion(id, kind, compression, checksums, &watch).await };
-        to_the_end(begin).await
+        to_the_end(Rc::clone(&self.0).begin_conversion(id, kind, compression, checksums, watch)).await
     }
 
     /// The volumes that are being converted.
     pub fn volumes_to_convert(&self) -> Vec<VolumeId> {
-        let state = self.0.state.borrow();
-        let converting = state.catalog.volumes.iter().filter(|(_, volume)| volume.next.is_some());
-        converting.map(|(id, _)| *id).collect()
+        self.0.ids_of(|volume| volume.next.is_some())
     }
 
     /// Checks whether [`Pool::begin_conversion`] would find space now. A log volume takes the rest as it is
@@ -74,8 +70,7 @@ impl Pool {
     /// [`StoreError::NotBeingConverted`], or any failure to write the metadata. If changes are still possible
     /// then ([`Pool::metadata_state`]), the volume was not switched.
     pub async fn switch_volume(&self, id: VolumeId) -> Result<VolumeInfo, StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.end_conversion(id, true).await }).await
+        to_the_end(Rc::clone(&self.0).end_conversion(id, true)).await
     }
 
     /// Gives up the layout that a volume is being converted to.
@@ -86,8 +81,7 @@ impl Pool {
     /// # Errors
     /// As for [`Pool::switch_volume`].
     pub async fn cancel_conversion(&self, id: VolumeId) -> Result<VolumeInfo, StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.end_conversion(id, false).await }).await
+        to_the_end(Rc::clone(&self.0).end_conversion(id, false)).await
     }
 
     /// Notes that no slice of the volume uses a layout that the catalog does not name any more.
@@ -104,8 +98,7 @@ impl Pool {
     /// # Errors
     /// Any failure to write the metadata. The rest is free when the pool is opened again.
     pub async fn free_left_layouts(&self, id: VolumeId, watch: ZeroingWatch) -> Result<(), StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.free_left_layouts(id, &watch).await }).await
+        to_the_end(Rc::clone(&self.0).free_left_layouts(id, watch)).await
     }
 }
 
@@ -154,7 +147,7 @@ impl Inner {
         kind: VolumeKind,
         compression: Compression,
         checksums: bool,
-        watch: &ZeroingWatch,
+        watch: ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
         let _change = self.begin_change()?;
         let before = self.entry(id)?;
@@ -163,29 +156,19 @@ impl Inner {
         let space = self.take_other(&before, kind, checksums)?;
         let mut runs = space.as_ref().map(Space::runs).unwrap_or_default();
         let prepared = async {
-            self.zero(&runs, watch).await?;
+            self.zero(&runs, &watch).await?;
             self.allocate(space.as_ref().map_or(&[][..], |space| &space.checksums[..])).await
         };
-        if let Err(error) = prepared.await {
-            self.put_back(&runs);
-            return Err(error);
-        }
+        prepared.await.inspect_err(|_| self.put_back(&runs))?;
         let _turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
-        let now = catalog.volumes.get(&id).filter(|_| self.state.borrow().volumes.contains_key(&id)).cloned();
-        let Some(mut now) = now else {
-            self.put_back(&runs);
-            return Err(StoreError::NoSuchVolume(id));
-        };
+        let mut now = self.entry_in(&catalog, id).inspect_err(|_| self.put_back(&runs))?;
         // Another change may have been faster.
         let allowed = match now.capacity == before.capacity {
             true => check(id, &now, kind).and(self.check_no_disk_leaves(id)),
             false => Err(StoreError::BeingConverted(id)),
         };
-        if let Err(error) = allowed {
-            self.put_back(&runs);
-            return Err(error);
-        }
+        allowed.inspect_err(|_| self.put_back(&runs))?;
         let slices = now.stripe.slices();
         let (of_slices, of_checksums) = match space {
             Some(space) => (space.slices, checksums.then_some(space.checksums)),
@@ -199,13 +182,9 @@ impl Inner {
             compression: Compression::Off,
         };
         if kind == VolumeKind::Log {
-            match self.add_logs(&mut catalog, slices).await {
-                Ok(logs) => runs.extend(logs),
-                Err(error) => {
-                    self.put_back(&runs);
-                    return Err(error);
-                }
-            }
+            let logs = self.add_logs(&mut catalog, slices).await;
+            let logs = logs.inspect_err(|_| self.put_back(&runs))?;
+            runs.extend(logs);
             next.branch = catalog.logs.next_branch;
             next.compression = compression;
             catalog.logs.next_branch += 1;
@@ -243,11 +222,7 @@ impl Inner {
         Ok(self.with_used(info))
     }
 
-    async fn free_left_layouts(
-        self: Rc<Inner>,
-        id: VolumeId,
-        watch: &ZeroingWatch,
-    ) -> Result<(), StoreError> {
+    async fn free_left_layouts(self: Rc<Inner>, id: VolumeId, watch: ZeroingWatch) -> Result<(), StoreError> {
         let _change = self.begin_change()?;
         let turn = self.turn().await;
         let left = {
@@ -281,7 +256,7 @@ impl Inner {
         }
         drop(turn);
         // As when a volume is deleted.
-        if let Err(error) = self.zero(&runs, watch).await {
+        if let Err(error) = self.zero(&runs, &watch).await {
             tracing::warn!(volume = %id, %error, "the space of a converted volume could not be released on the disk");
         }
         self.put_back(&runs);

@@ -34,10 +34,7 @@ pub struct GrownDisk {
 impl Inner {
     /// Which disks the pool could use more of. Nothing is changed.
     pub(super) fn check_growth(&self) -> Result<Vec<GrownDisk>, StoreError> {
-        self.writable()?;
-        if self.closing.get() {
-            return Err(StoreError::Exported(self.id));
-        }
+        self.changeable()?;
         let layout = self.layout();
         let larger = self.larger(&layout)?;
         Ok(larger.iter().map(|(index, after)| grown(&layout, *index, after)).collect())

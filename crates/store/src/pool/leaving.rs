@@ -92,8 +92,7 @@ impl Pool {
     /// # Errors
     /// As for [`Pool::check_leave`], or any failure to write the metadata.
     pub async fn leave(&self, path: &Path) -> Result<(), StoreError> {
-        let (inner, path) = (Rc::clone(&self.0), path.to_owned());
-        to_the_end(async move { inner.leave(path).await }).await
+        to_the_end(Rc::clone(&self.0).leave(path.to_owned())).await
     }
 
     /// Checks whether a disk could leave the pool, and how much must move.
@@ -113,8 +112,7 @@ impl Pool {
     /// # Errors
     /// Any failure to write the metadata.
     pub async fn stay(&self) -> Result<(), StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.set_leaving(None).await }).await
+        to_the_end(Rc::clone(&self.0).set_leaving(None)).await
     }
 
     /// The next part that must move from the leaving disk. Its new place is taken and zeroed.
@@ -125,8 +123,7 @@ impl Pool {
     /// # Errors
     /// [`StoreError::NoSpace`], or a disk failed.
     pub async fn next_move(&self) -> Result<Option<Moving>, StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.next_move().await }).await
+        to_the_end(Rc::clone(&self.0).next_move()).await
     }
 
     /// Copies the part to its new place, and commits that. All `slices` of the volume are open and hold the
@@ -150,8 +147,7 @@ impl Pool {
     /// [`StoreError::NoSpace`] if it needs a zone on another disk, [`StoreError::LogUnreadable`]. Or a mirror
     /// of the roots could not be moved.
     pub async fn empty_logs(&self) -> Result<bool, StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.empty_logs().await }).await
+        to_the_end(Rc::clone(&self.0).empty_logs()).await
     }
 
     /// Frees the old place of a part that was moved, or the new one of a part that was not. No slice has any
@@ -163,8 +159,7 @@ impl Pool {
             // The pool takes no change any more.
             Moved::Unknown(_) => return,
         };
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.free(run).await }).await;
+        to_the_end(Rc::clone(&self.0).free(run)).await;
     }
 }
 
@@ -176,10 +171,7 @@ impl Inner {
 
     /// The place of a disk that can leave the pool.
     fn can_leave(&self, path: &Path) -> Result<usize, StoreError> {
-        self.writable()?;
-        if self.closing.get() {
-            return Err(StoreError::Exported(self.id));
-        }
+        self.changeable()?;
         let layout = self.layout();
         let place = layout.place_of(path).ok_or_else(|| StoreError::NoSuchDisk { path: path.to_owned() })?;
         if let Some(other) = layout.leaving.filter(|other| *other != place) {
@@ -268,10 +260,7 @@ impl Inner {
                 PartKind::Slice { .. } => Ok(()),
             }
         };
-        if let Err(error) = prepared.await {
-            self.put_back(&[to]);
-            return Err(error);
-        }
+        prepared.await.inspect_err(|_| self.put_back(&[to]))?;
         Ok(Some(Moving { volume, part: MovedPart(part), from, to }))
     }
 

@@ -161,7 +161,6 @@ impl Inner {
         self.change_ended.until(|| self.lender.is_idle()).await;
     }
 
-    /// The log with this number.
     pub(super) fn log(self: &Rc<Inner>, number: u16) -> Option<Arc<LogHandle>> {
         if let Some(log) = self.state.borrow().logs.get(&number) {
             return Some(Arc::clone(log));
@@ -228,21 +227,13 @@ impl Inner {
     ) -> Result<Vec<ExtentRun>, StoreError> {
         let before = catalog.logs.clone();
         let taken = self.take_for_logs(catalog, count)?;
-        let made = self.make_logs(catalog, &before, &taken).await;
-        if let Err(error) = made {
-            self.put_back(&taken);
-            return Err(error);
-        }
+        self.make_logs(catalog, &before, &taken).await.inspect_err(|_| self.put_back(&taken))?;
         Ok(taken)
     }
 
     fn take_for_logs(&self, catalog: &mut Catalog, count: u16) -> Result<Vec<ExtentRun>, StoreError> {
         let mut taken = Vec::new();
-        let result = self.take_each(catalog, count, &mut taken);
-        if let Err(error) = result {
-            self.put_back(&taken);
-            return Err(error);
-        }
+        self.take_each(catalog, count, &mut taken).inspect_err(|_| self.put_back(&taken))?;
         Ok(taken)
     }
 
@@ -430,10 +421,7 @@ impl Inner {
             let free = state.allocator.free() * self.extent_bytes;
             run.ok_or_else(|| no_space(wanted * self.extent_bytes, free))?
         };
-        if let Err(error) = self.allocate(&[run]).await {
-            self.put_back(&[run]);
-            return Err(error);
-        }
+        self.allocate(&[run]).await.inspect_err(|_| self.put_back(&[run]))?;
         Ok(Lent { log: number, zone, run })
     }
 

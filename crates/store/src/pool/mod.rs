@@ -31,7 +31,7 @@ use std::sync::atomic::AtomicU64;
 
 use base::ByteLen;
 use rt::sync::Notify;
-use rt::{DiskFailure, Room};
+use rt::{DiskFailure, Room, to_the_end};
 
 use crate::allocator::Allocator;
 use crate::budget::{RamBudget, RamGrant};
@@ -194,9 +194,6 @@ impl Pool {
     /// Checks whether [`Pool::create`] could create such a pool, and returns what it would overwrite.
     ///
     /// Finds what can be found without doing it; nothing is written.
-    ///
-    /// # Errors
-    /// As for [`Pool::create`].
     pub async fn check_create(
         disks: &[NewDisk],
         name: &str,
@@ -207,9 +204,6 @@ impl Pool {
 
     /// Checks whether [`Pool::open`] could open the pool of these disks, and describes it. Nothing is
     /// written.
-    ///
-    /// # Errors
-    /// As for [`Pool::open`].
     pub async fn check_open(paths: &[PathBuf], options: &OpenPool) -> Result<FoundPool, StoreError> {
         open::check(paths, options).await
     }
@@ -253,8 +247,7 @@ impl Pool {
     /// # Errors
     /// Any failure to write the metadata.
     pub async fn set_mark(&self, mark: PoolMark, set_back: bool) -> Result<(), StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.set_mark(mark, set_back).await }).await
+        to_the_end(Rc::clone(&self.0).set_mark(mark, set_back)).await
     }
 
     /// Whether [`Pool::vouch_for`] was called since the pool was opened, and since [`Pool::doubt`].
@@ -314,8 +307,7 @@ impl Pool {
     /// # Errors
     /// [`StoreError::NameInvalid`], or any failure to write the metadata.
     pub async fn rename(&self, name: &str) -> Result<(), StoreError> {
-        let (inner, name) = (Rc::clone(&self.0), name.to_owned());
-        to_the_end(async move { inner.rename(name).await }).await
+        to_the_end(Rc::clone(&self.0).rename(name.to_owned())).await
     }
 
     /// Adds a disk to the pool while it is in use.
@@ -327,8 +319,7 @@ impl Pool {
     /// The disk cannot be opened, is too small, or holds data ([`StoreError::NotEmpty`]); the pool has the
     /// maximum number of disks; or a write failed.
     pub async fn add_disk(&self, disk: NewDisk, wipe: bool) -> Result<(), StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.add_disk(disk, wipe).await }).await
+        to_the_end(Rc::clone(&self.0).add_disk(disk, wipe)).await
     }
 
     /// What [`Pool::add_disk`] would overwrite on a disk. Nothing is written.
@@ -360,8 +351,7 @@ impl Pool {
     /// [`StoreError::NoSuchDisk`], [`StoreError::OnlyDisk`], [`StoreError::DiskInUse`], or any failure to
     /// write the metadata. That the disk could not be wiped is no error: it is not part of the pool any more.
     pub async fn remove_disk(&self, path: &Path) -> Result<(), StoreError> {
-        let (inner, path) = (Rc::clone(&self.0), path.to_owned());
-        to_the_end(async move { inner.remove_disk(path).await }).await
+        to_the_end(Rc::clone(&self.0).remove_disk(path.to_owned())).await
     }
 
     /// Checks whether [`Pool::remove_disk`] could remove a disk. Nothing is written.
@@ -377,14 +367,10 @@ impl Pool {
     /// # Errors
     /// [`StoreError::NotGrown`], or any failure to write.
     pub async fn grow(&self) -> Result<Vec<GrownDisk>, StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.grow().await }).await
+        to_the_end(Rc::clone(&self.0).grow()).await
     }
 
     /// Checks whether [`Pool::grow`] would find additional space, and where. Nothing is written.
-    ///
-    /// # Errors
-    /// As for [`Pool::grow`].
     pub fn check_growth(&self) -> Result<Vec<GrownDisk>, StoreError> {
         self.0.check_growth()
     }
@@ -404,8 +390,7 @@ impl Pool {
     /// # Errors
     /// [`StoreError::VolumeOpen`], or any failure to write the metadata.
     pub async fn export(&self) -> Result<(), StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.export().await }).await
+        to_the_end(Rc::clone(&self.0).export()).await
     }
 
     /// Waits until no change is under way.
@@ -416,20 +401,10 @@ impl Pool {
     }
 }
 
-/// Runs `change` to completion, even if the caller stops waiting for it.
-///
-/// Half a change would leave I/O under way to places that the next change believes to be free.
-async fn to_the_end<T: 'static>(change: impl Future<Output = T> + 'static) -> T {
-    let (ended, result) = rt::sync::oneshot();
-    rt::spawn(async move { ended.send(change.await) }).detach();
-    match result.await {
-        Ok(result) => result,
-        // The core is being torn down, and the caller with it.
-        Err(rt::sync::Closed) => std::future::pending().await,
-    }
-}
-
 /// A change is under way while this exists.
+///
+/// All of them run [`to_the_end`]: half a change would leave I/O under way to places that the next change
+/// believes to be free.
 struct Change(Rc<Inner>);
 
 impl Drop for Change {
@@ -495,12 +470,15 @@ impl Inner {
         Rc::clone(&self.layout.borrow())
     }
 
+    /// Checks whether a change could begin now.
+    fn changeable(&self) -> Result<(), StoreError> {
+        self.writable()?;
+        if self.closing.get() { Err(StoreError::Exported(self.id)) } else { Ok(()) }
+    }
+
     /// Begins a change, if the pool accepts changes.
     fn begin_change(self: &Rc<Inner>) -> Result<Change, StoreError> {
-        self.writable()?;
-        if self.closing.get() {
-            return Err(StoreError::Exported(self.id));
-        }
+        self.changeable()?;
         self.changes.set(self.changes.get() + 1);
         Ok(Change(Rc::clone(self)))
     }

@@ -33,10 +33,7 @@ pub struct RemovableDisk {
 impl Inner {
     /// Checks whether a disk could be removed. Nothing is changed.
     pub(super) fn check_removal(&self, path: &Path) -> Result<RemovableDisk, StoreError> {
-        self.writable()?;
-        if self.closing.get() {
-            return Err(StoreError::Exported(self.id));
-        }
+        self.changeable()?;
         let layout = self.layout();
         let place = self.removable(&layout, path)?;
         Ok(self.removable_disk(&layout, place))

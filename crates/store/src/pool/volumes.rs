@@ -139,43 +139,28 @@ impl Pool {
 
     /// The thick volumes that have checksums.
     pub fn volumes_with_checksums(&self) -> Vec<VolumeId> {
-        let state = self.0.state.borrow();
-        let volumes = state.catalog.volumes.iter().filter(|(_, volume)| volume.checksums.is_some());
-        volumes.map(|(id, _)| *id).collect()
+        self.0.ids_of(|volume| volume.checksums.is_some())
     }
 
     /// The volumes of which no other node has, or ever had, a copy.
     pub fn sole_volumes(&self) -> Vec<VolumeId> {
-        let state = self.0.state.borrow();
-        let is_sole = |volume: &VolumeEntry| volume.copy.is_none_or(|copy| copy.state == CopyState::Sole);
-        let sole = state.catalog.volumes.iter().filter(|(_, volume)| is_sole(volume));
-        sole.map(|(id, _)| *id).collect()
+        self.0.ids_of(|volume| volume.copy.is_none_or(|copy| copy.state == CopyState::Sole))
     }
 
     /// The volumes that were created as sole copies and have never been used.
     pub fn new_copies(&self) -> Vec<VolumeId> {
-        let state = self.0.state.borrow();
-        let is_new = |volume: &VolumeEntry| volume.copy.is_some_and(|copy| copy.state == CopyState::New);
-        let new = state.catalog.volumes.iter().filter(|(_, volume)| is_new(volume));
-        new.map(|(id, _)| *id).collect()
+        self.0.ids_of(|volume| volume.copy.is_some_and(|copy| copy.state == CopyState::New))
     }
 
     /// The volumes that are blank copies.
     pub fn blank_copies(&self) -> Vec<VolumeId> {
-        let state = self.0.state.borrow();
-        let is_blank = |volume: &VolumeEntry| volume.copy.is_some_and(|copy| copy.state == CopyState::Blank);
-        let blank = state.catalog.volumes.iter().filter(|(_, volume)| is_blank(volume));
-        blank.map(|(id, _)| *id).collect()
+        self.0.ids_of(|volume| volume.copy.is_some_and(|copy| copy.state == CopyState::Blank))
     }
 
     /// The volumes that are copies which were set back with the pool.
     pub fn set_back_copies(&self) -> Vec<VolumeId> {
-        let state = self.0.state.borrow();
-        let is_set_back = |volume: &VolumeEntry| {
-            volume.copy.is_some_and(|copy| matches!(copy.state, CopyState::SetBack { .. }))
-        };
-        let set_back = state.catalog.volumes.iter().filter(|(_, volume)| is_set_back(volume));
-        set_back.map(|(id, _)| *id).collect()
+        let is_set_back = |copy: CopyOf| matches!(copy.state, CopyState::SetBack { .. });
+        self.0.ids_of(|volume| volume.copy.is_some_and(is_set_back))
     }
 
     /// The volume with this identity.
@@ -204,16 +189,12 @@ impl Pool {
     }
 
     /// Like [`Pool::create_volume`]; reports its progress to `watch`.
-    ///
-    /// # Errors
-    /// As for [`Pool::create_volume`].
     pub async fn create_volume_watched(
         &self,
         spec: VolumeSpec,
         watch: ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.create_volume(spec, &watch).await }).await
+        to_the_end(Rc::clone(&self.0).create_volume(spec, watch)).await
     }
 
     /// Grows a volume; the added space reads as zeros.
@@ -228,16 +209,12 @@ impl Pool {
     }
 
     /// Like [`Pool::grow_volume`]; reports its progress to `watch`.
-    ///
-    /// # Errors
-    /// As for [`Pool::grow_volume`].
     pub async fn grow_volume_watched(
         &self,
         id: VolumeId,
         capacity: ByteLen,
         watch: ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
-        let inner = Rc::clone(&self.0);
         let grow = move |volume: &mut VolumeEntry| {
             check_capacity(capacity, volume.block_size)?;
             if capacity < volume.capacity {
@@ -249,7 +226,7 @@ impl Pool {
             volume.capacity = capacity;
             Ok(())
         };
-        to_the_end(async move { inner.enlarge(id, grow, &watch).await }).await
+        to_the_end(Rc::clone(&self.0).enlarge(id, grow, watch)).await
     }
 
     /// Makes a volume a copy.
@@ -262,9 +239,8 @@ impl Pool {
     /// [`StoreError::AlreadyACopy`] if the volume has a dirty map, not enough space for the map, or any
     /// failure to write the metadata.
     pub async fn make_copy(&self, id: VolumeId, copy: CopyOf) -> Result<VolumeInfo, StoreError> {
-        let inner = Rc::clone(&self.0);
         let become_copy = move |volume: &mut VolumeEntry| become_copy(id, volume, copy);
-        to_the_end(async move { inner.enlarge(id, become_copy, &ZeroingWatch::default()).await }).await
+        to_the_end(Rc::clone(&self.0).enlarge(id, become_copy, ZeroingWatch::default())).await
     }
 
     /// Checks whether [`Pool::make_copy`] would find space now.
@@ -289,12 +265,8 @@ impl Pool {
     }
 
     /// Like [`Pool::delete_volume`]; reports its progress to `watch`.
-    ///
-    /// # Errors
-    /// As for [`Pool::delete_volume`].
     pub async fn delete_volume_watched(&self, id: VolumeId, watch: ZeroingWatch) -> Result<(), StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.delete_volume(id, &watch).await }).await
+        to_the_end(Rc::clone(&self.0).delete_volume(id, watch)).await
     }
 
     /// Renames a volume.
@@ -374,8 +346,7 @@ impl Pool {
     /// [`StoreError::SpaceInvalid`]; [`StoreError::NoSpace`]: nothing has changed; or any failure to write
     /// the metadata.
     pub async fn set_space(&self, id: VolumeId, space: SpacePolicy) -> Result<VolumeInfo, StoreError> {
-        let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.set_space(id, space).await }).await
+        to_the_end(Rc::clone(&self.0).set_space(id, space)).await
     }
 
     /// Stores the state of a volume's logical unit (reservations, mode pages). Durable when it returns.
@@ -400,9 +371,6 @@ impl Pool {
     }
 
     /// What [`Pool::set_lu_state`] stored last; empty if it was never called.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSuchVolume`].
     pub fn lu_state(&self, id: VolumeId) -> Result<Vec<u8>, StoreError> {
         Ok(self.0.entry(id)?.lu_state.clone())
     }
@@ -573,6 +541,19 @@ impl Inner {
         self.state.borrow().catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))
     }
 
+    /// The entry in `catalog` of a volume that is not being deleted.
+    pub(super) fn entry_in(&self, catalog: &Catalog, id: VolumeId) -> Result<Rc<VolumeEntry>, StoreError> {
+        let is_there = self.state.borrow().volumes.contains_key(&id);
+        let entry = catalog.volumes.get(&id).filter(|_| is_there);
+        entry.cloned().ok_or(StoreError::NoSuchVolume(id))
+    }
+
+    pub(super) fn ids_of(&self, is_wanted: impl Fn(&VolumeEntry) -> bool) -> Vec<VolumeId> {
+        let state = self.state.borrow();
+        let wanted = state.catalog.volumes.iter().filter(|(_, volume)| is_wanted(volume));
+        wanted.map(|(id, _)| *id).collect()
+    }
+
     /// The least space that a slice of a new volume takes.
     fn piece(&self, kind: VolumeKind) -> u64 {
         match kind {
@@ -621,7 +602,6 @@ impl Inner {
         })
     }
 
-    /// Prepares the space for a volume.
     async fn prepare(&self, space: &Space, watch: &ZeroingWatch) -> Result<(), StoreError> {
         self.zero(&space.runs(), watch).await?;
         self.allocate(&space.map).await?;
@@ -631,7 +611,7 @@ impl Inner {
     async fn create_volume(
         self: Rc<Inner>,
         spec: VolumeSpec,
-        watch: &ZeroingWatch,
+        watch: ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
         let _change = self.begin_change()?;
         let id = spec.id.unwrap_or_else(VolumeId::random);
@@ -639,10 +619,7 @@ impl Inner {
         let nothing = VolumeEntry { capacity: ByteLen(0), ..volume.clone() };
         let space = self.take_space(&nothing, &volume)?;
         let runs = space.runs();
-        if let Err(error) = self.prepare(&space, watch).await {
-            self.put_back(&runs);
-            return Err(error);
-        }
+        self.prepare(&space, &watch).await.inspect_err(|_| self.put_back(&runs))?;
         let _turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
         let allowed = check_name(&catalog, &volume.name, None).and(check_id(&catalog, id)).and(match catalog
@@ -652,32 +629,19 @@ impl Inner {
             count if count >= VOLUMES_MAX => Err(StoreError::TooManyVolumes(count)),
             _ => Ok(()),
         });
-        if let Err(error) = allowed {
-            self.put_back(&runs);
-            return Err(error);
-        }
+        allowed.inspect_err(|_| self.put_back(&runs))?;
         volume.slices = space.slices;
         volume.map = space.map;
         volume.checksums = volume.checksums.map(|_| space.checksums);
         let (mut runs, mut lent) = (runs, Vec::new());
         if volume.kind == VolumeKind::Log {
-            let logs = match self.add_logs(&mut catalog, volume.stripe.slices()).await {
-                Ok(logs) => logs,
-                Err(error) => {
-                    self.put_back(&runs);
-                    return Err(error);
-                }
-            };
+            let logs = self.add_logs(&mut catalog, volume.stripe.slices()).await;
+            let logs = logs.inspect_err(|_| self.put_back(&runs))?;
             runs.extend(logs);
             volume.branch = catalog.logs.next_branch;
             catalog.logs.next_branch += 1;
-            lent = match self.lend_for_reserve(&mut catalog, &volume, SpacePolicy::default()).await {
-                Ok(lent) => lent,
-                Err(error) => {
-                    self.put_back(&runs);
-                    return Err(error);
-                }
-            };
+            let reserved = self.lend_for_reserve(&mut catalog, &volume, SpacePolicy::default()).await;
+            lent = reserved.inspect_err(|_| self.put_back(&runs))?;
             runs.extend(lent.iter().map(|zone| zone.run));
         }
         let (branch, slices) = (volume.branch, volume.stripe.slices());
@@ -735,7 +699,7 @@ impl Inner {
         self: Rc<Inner>,
         id: VolumeId,
         change: impl Fn(&mut VolumeEntry) -> Result<(), StoreError>,
-        watch: &ZeroingWatch,
+        watch: ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
         let _change = self.begin_change()?;
         loop {
@@ -749,18 +713,10 @@ impl Inner {
             }
             let space = self.take_space(&before, &after)?;
             let runs = space.runs();
-            if let Err(error) = self.prepare(&space, watch).await {
-                self.put_back(&runs);
-                return Err(error);
-            }
+            self.prepare(&space, &watch).await.inspect_err(|_| self.put_back(&runs))?;
             let _turn = self.turn().await;
             let mut catalog = self.state.borrow().catalog.clone();
-            let now =
-                catalog.volumes.get(&id).filter(|_| self.state.borrow().volumes.contains_key(&id)).cloned();
-            let Some(mut now) = now else {
-                self.put_back(&runs);
-                return Err(StoreError::NoSuchVolume(id));
-            };
+            let mut now = self.entry_in(&catalog, id).inspect_err(|_| self.put_back(&runs))?;
             let needs = |volume: &VolumeEntry| {
                 (volume.kind, volume.capacity, volume.has_map(), volume.checksums.is_some())
             };
@@ -770,10 +726,7 @@ impl Inner {
                 continue;
             }
             let volume = Rc::make_mut(&mut now);
-            if let Err(error) = change(volume) {
-                self.put_back(&runs);
-                return Err(error);
-            }
+            change(volume).inspect_err(|_| self.put_back(&runs))?;
             for (runs, added) in volume.slices.iter_mut().zip(&space.slices) {
                 added.iter().for_each(|run| append(runs, *run));
             }
@@ -793,7 +746,7 @@ impl Inner {
         }
     }
 
-    async fn delete_volume(self: Rc<Inner>, id: VolumeId, watch: &ZeroingWatch) -> Result<(), StoreError> {
+    async fn delete_volume(self: Rc<Inner>, id: VolumeId, watch: ZeroingWatch) -> Result<(), StoreError> {
         let _change = self.begin_change()?;
         let turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
@@ -827,7 +780,7 @@ impl Inner {
         // data.
         let of_layouts = layouts.iter().flat_map(OtherLayout::runs);
         let runs: Vec<ExtentRun> = volume.runs().chain(of_layouts).chain(of_logs).collect();
-        if let Err(error) = self.zero(&runs, watch).await {
+        if let Err(error) = self.zero(&runs, &watch).await {
             tracing::warn!(volume = %id, %error, "the space of a deleted volume could not be released on the disk");
         }
         self.put_back(&runs);

@@ -525,9 +525,6 @@ impl Conversion {
     }
 
     /// Merges what the copy holds in the other layout. No host may wait for it.
-    ///
-    /// # Errors
-    /// As for [`Conversion::in_time`].
     pub(crate) async fn merge(self: &Rc<Self>) -> Result<(), SliceError> {
         let (next, unmerged) = (Rc::clone(&self.next), self.unmerged.get());
         self.within(MERGED_WITHIN, async move { next.merge_all().await }).await?;

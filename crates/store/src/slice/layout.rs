@@ -1,12 +1,15 @@
 //! How a slice lies on disks, in logs or in memory, behind one interface.
 
+use std::cell::Ref;
+use std::mem::discriminant;
 use std::ops::Range;
+use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset, Chain};
 use rt::Durability;
 
 use super::{SliceSpec, SpecKind};
-use crate::disks::CoreDisks;
+use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::SliceError;
 use crate::gate::Gate;
 use crate::log::LogSlice;
@@ -51,12 +54,32 @@ impl Layout {
         }
     }
 
-    pub(super) fn is_of(&self, kind: &SpecKind) -> bool {
+    /// The specification with which the slice was opened or grown.
+    pub(super) fn spec(&self) -> Ref<'_, SliceSpec> {
         match self {
-            Layout::Thick(_) => matches!(kind, SpecKind::Thick { .. }),
-            Layout::Log(_) => matches!(kind, SpecKind::Log { .. }),
-            Layout::Ram(_) => matches!(kind, SpecKind::Ram { .. }),
+            Layout::Thick(slice) => slice.spec(),
+            Layout::Log(slice) => slice.spec(),
+            Layout::Ram(slice) => slice.spec(),
         }
+    }
+
+    pub(super) fn is_of(&self, kind: &SpecKind) -> bool {
+        discriminant(&self.spec().kind) == discriminant(kind)
+    }
+
+    /// The disk that has a page of the slice's map, its place in the pool, and the page's offset there.
+    pub(super) fn page(&self, page: u64) -> (Rc<PoolDisk>, u16, u64) {
+        let spec = self.spec();
+        let (SpecKind::Thick { map, .. } | SpecKind::Log { map, .. }) = &spec.kind else {
+            panic!("the map of {spec:?} is in memory")
+        };
+        let (place, disk_offset) = map.place(spec.index, page);
+        let disk = match self {
+            Layout::Thick(slice) => slice.disk(place),
+            Layout::Log(slice) => slice.disk(place),
+            Layout::Ram(_) => unreachable!("its specification is not of such a slice"),
+        };
+        (disk, place, disk_offset)
     }
 
     /// The operations on what lies in place; those on logs are not counted.
@@ -67,7 +90,6 @@ impl Layout {
         }
     }
 
-    /// See [`Slice::hold_part`](super::Slice::hold_part).
     pub(super) async fn hold(&self, range: Range<u64>) -> Result<(), SliceError> {
         match self {
             Layout::Thick(slice) => slice.hold(range).await,

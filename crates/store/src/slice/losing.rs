@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset};
 
-use super::{Layout, Slice};
+use super::Slice;
 use crate::copy::MAP_PAGE_BYTES;
 use crate::error::{BadBlock, ReadFailure, SliceError};
 use crate::lost;
@@ -47,9 +47,6 @@ impl Slice {
     /// the list needs its place. Returns whether all of them are noted: if the list is full
     /// ([`crate::LOST_UNITS_MAX`]), some are not.
     ///
-    /// # Errors
-    /// As for [`Slice::lose`].
-    ///
     /// # Panics
     /// If the volume is not a copy.
     pub async fn hold(&self, ranges: &[(ByteOffset, ByteLen)]) -> Result<bool, SliceError> {
@@ -86,9 +83,6 @@ impl Slice {
     /// Forgets durably what this copy holds, and which copies hold what is lost here.
     ///
     /// Used when this copy's data has a different history from that of the others.
-    ///
-    /// # Errors
-    /// As for [`Slice::lose`].
     pub async fn hold_nothing(&self) -> Result<(), SliceError> {
         if self.map_pages() == 0 {
             return Ok(());
@@ -129,14 +123,10 @@ impl Slice {
         if self.map_pages() == 0 || self.lost.is_known() {
             return Ok(());
         }
-        let (page, (disk, disk_offset)) = match &*self.layout() {
-            Layout::Thick(slice) => (self.read_page(0).await?, slice.page_place(0)),
-            Layout::Log(slice) => (self.read_page(0).await?, slice.page_place(0)),
-            Layout::Ram(_) => ([0; MAP_PAGE_BYTES], (0, 0)),
-        };
-        if self.lost.load(&page) {
+        if self.lost.load(&self.read_page(0).await?) {
             return Ok(());
         }
+        let (_, disk, disk_offset) = self.layout().page(0);
         tracing::error!(disk, disk_offset, "the list of lost blocks of a slice is damaged");
         let (offset, cause) = (ByteOffset(0), ReadFailure::Medium);
         Err(SliceError::Unreadable(BadBlock { offset, disk, disk_offset, cause }))

@@ -15,7 +15,6 @@ pub(super) const PAGE_BYTES: usize = MAP_PAGE_BYTES;
 
 const HEADER_BYTES: usize = 64;
 
-/// How many checksums a page has.
 const PAGE_SUMS: usize = (PAGE_BYTES - HEADER_BYTES) / 4;
 
 /// Units that a page covers.
@@ -60,7 +59,6 @@ impl Sum {
     }
 }
 
-/// The checksums of a page.
 pub(super) type Sums = Box<[Sum; PAGE_SUMS]>;
 
 /// Those of units that were never written.

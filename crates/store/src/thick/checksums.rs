@@ -14,8 +14,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{Buf, Chain, Crc32c, Instant};
-use rt::Durability;
 use rt::sync::Notify;
+use rt::{Durability, to_the_end};
 
 use super::checksum_page::{
     Found, Identity, PAGE_BYTES, PAGE_COVERS, PAGE_UNITS, Sum, Sums, UNIT, decode, encode, zeros,
@@ -193,12 +193,10 @@ impl Drop for Changing {
     }
 }
 
-/// The units that a range of bytes touches.
 pub(super) fn units_of(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / UNIT..bytes.end.div_ceil(UNIT)
 }
 
-/// The pages of these units.
 fn pages_of(units: &Range<u64>) -> Range<u64> {
     units.start / PAGE_UNITS..units.end.div_ceil(PAGE_UNITS)
 }
@@ -460,6 +458,7 @@ impl Checksums {
             let pinned = Pinned::new(Rc::clone(&page));
             page.state.set(State::Opening);
             let checksums = Rc::clone(self);
+            // To the end, since a page that was written in part would wait for ever.
             to_the_end(async move {
                 let written = match makes(Canary::ChecksumsUnopened) {
                     true => Ok(()),
@@ -593,17 +592,5 @@ impl Checksums {
 impl Drop for Checksums {
     fn drop(&mut self) {
         self.in_memory.set(self.in_memory.get() - self.pages.get_mut().len());
-    }
-}
-
-/// Runs `work` to its end, even if the caller stops waiting for it: a page that was written in part would
-/// wait for ever.
-async fn to_the_end<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
-    let (ended, result) = rt::sync::oneshot();
-    rt::spawn(async move { ended.send(work.await) }).detach();
-    match result.await {
-        Ok(result) => result,
-        // The core is being torn down, and the caller with it.
-        Err(rt::sync::Closed) => std::future::pending().await,
     }
 }

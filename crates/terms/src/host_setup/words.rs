@@ -12,9 +12,6 @@ pub enum UnfitWord {
 }
 
 /// An iSCSI name, an NAA name, or an address with or without a port: all characters are plain to a shell.
-///
-/// # Errors
-/// [`UnfitWord::Plain`].
 pub fn plain(text: &str) -> Result<String, UnfitWord> {
     let fits = |c: char| c.is_alphanumeric() || "-._:[]%".contains(c);
     match !text.is_empty() && text.chars().all(fits) {
@@ -24,9 +21,6 @@ pub fn plain(text: &str) -> Result<String, UnfitWord> {
 }
 
 /// A CHAP name, which is quoted where it is used.
-///
-/// # Errors
-/// [`UnfitWord::User`].
 pub fn user(text: &str) -> Result<String, UnfitWord> {
     match !text.is_empty() && !text.chars().any(char::is_control) {
         true => Ok(text.to_owned()),

@@ -316,26 +316,21 @@ impl Disk {
 
 impl Limits {
     fn parse(limits: &[u8], provisioning: &[u8], size: BlockSize) -> Limits {
-        let u32_at = |at: usize| {
-            limits.get(at..).and_then(|field| field.first_chunk()).map_or(0, |it| u32::from_be_bytes(*it))
-        };
-        let u16_at = |at: usize| {
-            limits.get(at..).and_then(|field| field.first_chunk()).map_or(0, |it| u16::from_be_bytes(*it))
-        };
-        let u64_at = |at: usize| {
-            limits.get(at..).and_then(|field| field.first_chunk()).map_or(0, |it| u64::from_be_bytes(*it))
+        let number = |field: std::ops::Range<usize>| {
+            let bytes = limits.get(field).unwrap_or_default();
+            bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
         };
         let or = |limit: u64, none: u64| if limit == 0 { none } else { limit.min(none) };
-        let transfer = or(u64::from(u32_at(8)), u64::from(COMMAND_BYTES_MAX) >> size.shift());
+        let transfer = or(number(8..12), u64::from(COMMAND_BYTES_MAX) >> size.shift());
         Limits {
             transfer: transfer << size.shift(),
-            write_same: or(u64_at(36), WRITE_SAME_BLOCKS_MAX),
+            write_same: or(number(36..44), WRITE_SAME_BLOCKS_MAX),
             // LBPRZ, LBPWS.
             unmapped_reads_zeros: provisioning.get(5).is_some_and(|byte| byte & 0x04 != 0),
             unmaps: provisioning.get(5).is_some_and(|byte| byte & 0x40 != 0),
-            granularity: u64::from(u16_at(6)),
-            optimal: u64::from(u32_at(12)),
-            unmap_granularity: u64::from(u32_at(28)),
+            granularity: number(6..8),
+            optimal: number(12..16),
+            unmap_granularity: number(28..32),
         }
     }
 

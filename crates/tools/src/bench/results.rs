@@ -26,9 +26,6 @@ pub struct ResultArgs {
 
 impl ResultArgs {
     /// Checks that the files can be written, so that this does not fail after an hour.
-    ///
-    /// # Errors
-    /// [`bench::Error::Write`].
     pub fn check(&self) -> Result<(), ToolError> {
         for path in self.json.iter().filter(|path| !is_standard_output(path)).chain(&self.html) {
             File::options().create(true).append(true).open(path).map_err(|error| failed(path, error))?;
@@ -37,8 +34,6 @@ impl ResultArgs {
     }
 
     /// Records these runs of this command, and reports them.
-    ///
-    /// # Errors As [`ResultArgs::report`].
     pub fn record(
         &self,
         output: &Output,
@@ -50,8 +45,6 @@ impl ResultArgs {
     }
 
     /// Shows the results and writes them to files.
-    ///
-    /// # Errors [`ToolError::BenchIncomplete`] if a run did not complete; errors of writing.
     pub fn report(&self, output: &Output, document: &Document) -> Result<(), ToolError> {
         let json = document.to_json() + "\n";
         match &self.json {

@@ -58,8 +58,6 @@ fn processors(text: &str) -> Result<Processors, String> {
 
 impl SetupArgs {
     /// The setup for these targets.
-    ///
-    /// # Errors A secret cannot be read.
     pub fn setup(&self, targets: Vec<Target>) -> Result<Setup, ToolError> {
         Ok(Setup {
             targets,

@@ -164,30 +164,25 @@ impl Drill {
 impl Demo {
     /// Runs it, and prints what happened.
     pub fn run(self, output: &Output) -> Result<(), ToolError> {
-        let plan = Plan {
+        let drill = Drill {
             scenario: Scenario::CrashNode,
-            shape: Shape {
-                copies: if self.witness { 2 } else { 3 },
-                others: 0,
-                beats_apart: false,
-                witness: self.witness,
-                lossy: false,
-                kind: VolumeKind::Thick,
-                small_pools: false,
-                watchers: true,
-                size: DEMO_SIZE.0,
-                directory: own_directory(),
-            },
-            harm: Duration::from_secs(5),
+            nodes: None,
+            witness: self.witness,
+            ram: false,
+            no_watcher: false,
+            dir: None,
+            size: DEMO_SIZE,
+            node: None,
+            lossy: false,
+            seconds: 5,
             cycles: 1,
-            policies: vec![PathPolicy::QueueDepth.named()],
+            policy: vec![PathPolicy::QueueDepth],
             depth: 8,
-            read_percent: 50,
-            node: 1,
-            limits: Limits::default(),
+            reads: 50,
+            stall_max: None,
             seed: 1,
         };
-        carry_out(&plan, output)
+        drill.run(output)
     }
 }
 

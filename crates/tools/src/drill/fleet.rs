@@ -137,8 +137,6 @@ pub struct Member {
 
 impl Fleet {
     /// Starts the nodes, forms a cluster, and creates a volume with its copies.
-    ///
-    /// # Errors A step fails or takes too long.
     pub fn start(shape: Shape, waiter: &Waiter) -> Result<Fleet, DrillError> {
         let failed = |source| DrillError::Directory(shape.directory.clone(), source);
         // Fails if the directory exists: all of it is removed at the end.
@@ -199,8 +197,6 @@ impl Fleet {
     }
 
     /// Waits until heartbeats alone use their network, if they have one of their own.
-    ///
-    /// # Errors They do not in time.
     pub fn wait_for_beats_apart(&self, waiter: &Waiter) -> Result<(), DrillError> {
         let apart = || self.gates.iter().all(|between| between.gate.connections() == 1);
         match self.shape.beats_apart {
@@ -282,8 +278,6 @@ impl Fleet {
     }
 
     /// Starts the nodes without a copy again, and waits until they vote.
-    ///
-    /// # Errors A step fails or takes too long.
     pub fn start_without_copies(&mut self, waiter: &Waiter) -> Result<(), DrillError> {
         self.without_copies().iter_mut().try_for_each(Member::start)?;
         self.wait_for_votes(waiter)
@@ -300,8 +294,6 @@ impl Fleet {
 
     /// Starts a node that has lost its disks, creates a pool on new ones, and rebuilds its copy from the
     /// others.
-    ///
-    /// # Errors A step fails or takes too long.
     pub fn replace_disks(&mut self, number: u16, waiter: &Waiter) -> Result<Replaced, DrillError> {
         let node = self.node(number);
         node.start()?;
@@ -323,9 +315,6 @@ impl Fleet {
     }
 
     /// Starts all nodes again.
-    ///
-    /// # Errors
-    /// A process cannot be started.
     pub fn start_all(&mut self) -> Result<(), DrillError> {
         self.nodes.iter_mut().try_for_each(Member::start)
     }
@@ -404,9 +393,6 @@ impl Member {
     }
 
     /// Starts the process, for the first time or again.
-    ///
-    /// # Errors
-    /// The process cannot be started.
     pub fn start(&mut self) -> Result<(), DrillError> {
         let failed = |error| DrillError::Process(self.number, error);
         let log = File::options().create(true).append(true).open(&self.log).map_err(failed)?;
@@ -432,8 +418,6 @@ impl Member {
     }
 
     /// Waits until its API responds.
-    ///
-    /// # Errors It does not in time, or has exited.
     pub fn wait_until_it_answers(&self, waiter: &Waiter) -> Result<(), DrillError> {
         waiter.wait(START_LIMIT, &format!("n{} to answer", self.number), || self.client.health().is_ok())
     }
@@ -448,8 +432,6 @@ impl Member {
     }
 
     /// Kills the process with SIGKILL, and deletes its pool.
-    ///
-    /// # Errors The pool cannot be deleted.
     pub fn lose_disks(&mut self) -> Result<(), DrillError> {
         self.kill();
         let path = self.pool_file();
@@ -466,8 +448,6 @@ impl Member {
     }
 
     /// Waits until the process has exited.
-    ///
-    /// # Errors It does not in time.
     pub fn wait_until_it_is_gone(&mut self, waiter: &Waiter) -> Result<(), DrillError> {
         let Some(process) = &mut self.process else { return Ok(()) };
         let gone = || process.try_wait().is_ok_and(|status| status.is_some());

@@ -95,8 +95,6 @@ impl Full {
     }
 
     /// Unmaps the first half, and writes some of it again.
-    ///
-    /// # Errors As [`Full::begin`].
     pub fn make_room(&mut self, waiter: &Waiter) -> Result<(), DrillError> {
         let (half, again) = (self.half(), self.again());
         let unmapped = self.step("UNMAP in full pools", waiter, async move |unit| unit.unmap(half).await)?;
@@ -112,8 +110,6 @@ impl Full {
     }
 
     /// Reads everything once more. `refused` is how often writes of the load found no space.
-    ///
-    /// # Errors As [`Full::begin`].
     pub fn found(mut self, refused: u64, waiter: &Waiter) -> Result<Filled, DrillError> {
         let (half, again, pieces) = (self.half(), self.again(), self.pieces);
         self.step("the final reads", waiter, async move |unit| {

@@ -45,8 +45,6 @@ struct Rules {
 
 impl Gate {
     /// Creates an open gate in front of a server, on a free loopback port.
-    ///
-    /// # Errors No socket can be opened.
     pub fn new(server: SocketAddr, lossy: bool) -> io::Result<Gate> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;

@@ -99,8 +99,6 @@ impl Load {
 }
 
 /// Does `work` on a core of its own.
-///
-/// # Errors The core cannot be started.
 pub fn on_a_core<F: Future<Output = ()> + 'static>(
     work: impl FnOnce() -> F + Send + 'static,
 ) -> Result<Running, DrillError> {

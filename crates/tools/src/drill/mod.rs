@@ -183,8 +183,6 @@ pub enum News<'a> {
 
 impl Plan {
     /// Runs the drill.
-    ///
-    /// # Errors It could not be run.
     pub fn carry_out(&self, tell: &mut dyn FnMut(News<'_>)) -> Result<Record, DrillError> {
         if self.shape.kind == VolumeKind::Ram && self.scenario.is_of_all() {
             return Err(DrillError::InMemory(self.scenario));

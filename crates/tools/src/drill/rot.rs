@@ -48,8 +48,6 @@ pub struct Rotted {
 
 impl Rot {
     /// Damages some of the blocks that the load has written.
-    ///
-    /// # Errors [`DrillError::PoolFile`].
     pub fn begin(node: &Member) -> Result<Rot, DrillError> {
         let (client, pool) = (node.client.clone(), node.pool_file());
         let mut rot = Rot { client, pool, rng: Rng::new(now().0), damaged: 0 };
@@ -58,8 +56,6 @@ impl Rot {
     }
 
     /// Damages some more.
-    ///
-    /// # Errors [`DrillError::PoolFile`].
     pub fn damage(&mut self) -> Result<(), DrillError> {
         // Past the cache, as the node does: a page that is written back could undo what the node writes.
         let disk = File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(&self.pool);

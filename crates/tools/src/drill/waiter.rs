@@ -19,16 +19,11 @@ pub struct Waiter {
 
 impl Waiter {
     /// From now on SIGINT and SIGTERM end waits instead of the process, so that the caller can clean up.
-    ///
-    /// # Errors Signals cannot be received.
     pub fn until_a_signal() -> Result<Waiter, DrillError> {
         Ok(Waiter { over: signals::flag(signals::END).map_err(DrillError::Signals)? })
     }
 
     /// Waits for this time.
-    ///
-    /// # Errors
-    /// [`DrillError::Interrupted`].
     pub fn pass(&self, time: Duration) -> Result<(), DrillError> {
         match self.wait(time, "", || false) {
             Err(DrillError::Late(..)) | Ok(()) => Ok(()),
@@ -37,9 +32,6 @@ impl Waiter {
     }
 
     /// Polls `done` until it returns true.
-    ///
-    /// # Errors
-    /// [`DrillError::Late`], [`DrillError::Interrupted`].
     pub fn wait(
         &self,
         limit: Duration,

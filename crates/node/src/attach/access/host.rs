@@ -17,11 +17,7 @@ pub struct ChapSecret {
     pub secret: String,
 }
 
-impl fmt::Debug for ChapSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ChapSecret({}, secret not shown)", self.user)
-    }
-}
+base::shows!(Debug for ChapSecret, |it| "ChapSecret({}, secret not shown)", it.user);
 
 /// Addresses with a common prefix, as in `10.1.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,43 +7,32 @@ use proto::scsi::{BlockOp, Outcome};
 
 use crate::histogram::Histogram;
 
-/// Kinds of commands that are measured separately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
-    /// READ.
-    Read,
-    /// WRITE, WRITE AND VERIFY, WRITE ATOMIC.
-    Write,
-    /// SYNCHRONIZE CACHE.
-    Flush,
-    /// UNMAP.
-    Unmap,
-    /// COMPARE AND WRITE, ORWRITE.
-    Atomic,
-    /// WRITE SAME.
-    WriteSame,
-    /// VERIFY and comparisons.
-    Verify,
-    /// EXTENDED COPY.
-    Copy,
-    /// All commands that move no blocks.
-    Other,
+base::listed! {
+    /// Kinds of commands that are measured separately.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Operation {
+        /// READ.
+        Read,
+        /// WRITE, WRITE AND VERIFY, WRITE ATOMIC.
+        Write,
+        /// SYNCHRONIZE CACHE.
+        Flush,
+        /// UNMAP.
+        Unmap,
+        /// COMPARE AND WRITE, ORWRITE.
+        Atomic,
+        /// WRITE SAME.
+        WriteSame,
+        /// VERIFY and comparisons.
+        Verify,
+        /// EXTENDED COPY.
+        Copy,
+        /// All commands that move no blocks.
+        Other,
+    }
 }
 
 impl Operation {
-    /// All kinds, in the order of the enum.
-    pub const ALL: [Operation; 9] = [
-        Operation::Read,
-        Operation::Write,
-        Operation::Flush,
-        Operation::Unmap,
-        Operation::Atomic,
-        Operation::WriteSame,
-        Operation::Verify,
-        Operation::Copy,
-        Operation::Other,
-    ];
-
     /// The kind of a block operation.
     pub fn of(op: &BlockOp) -> Operation {
         match op {

@@ -1,7 +1,6 @@
 //! What a node asks its machine to do with an address. Nothing here touches the system: `ursa` does, and a
 //! simulated world does not.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -123,8 +122,4 @@ impl Default for Devices {
     }
 }
 
-impl fmt::Debug for Devices {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Devices")
-    }
-}
+base::shows!(Debug for Devices, "Devices");

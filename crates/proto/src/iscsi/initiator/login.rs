@@ -51,24 +51,18 @@ pub struct Proof {
     pub identifier: u8,
 }
 
-/// The parameters that the initiator offers.
+/// The parameters that the initiator offers. Digests are CRC32C, if the target supports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // They are keys of the standard.
 pub struct Wish {
-    /// CRC32C over headers, if the target supports it.
     pub header_digest: bool,
-    /// CRC32C over data, if the target supports it.
     pub data_digest: bool,
     /// The most bytes of data that we accept in one PDU.
     pub max_receive: u32,
-    /// InitialR2T.
     pub initial_r2t: bool,
-    /// ImmediateData.
     pub immediate_data: bool,
-    /// MaxBurstLength.
     pub max_burst: u32,
-    /// FirstBurstLength.
     pub first_burst: u32,
-    /// MaxOutstandingR2T.
     pub max_outstanding_r2t: u16,
 }
 

@@ -12,43 +12,45 @@ pub mod value;
 pub use rule::{Answer, Rule, Value};
 pub use text::{Pair, Text, TextError};
 
-/// The keys that we know. Those of authentication are in `chap`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub enum Key {
-    AuthMethod,
-    HeaderDigest,
-    DataDigest,
-    MaxConnections,
-    SendTargets,
-    TargetName,
-    InitiatorName,
-    TargetAlias,
-    InitiatorAlias,
-    TargetAddress,
-    TargetPortalGroupTag,
-    InitialR2T,
-    ImmediateData,
-    MaxRecvDataSegmentLength,
-    MaxBurstLength,
-    FirstBurstLength,
-    DefaultTime2Wait,
-    DefaultTime2Retain,
-    MaxOutstandingR2T,
-    DataPduInOrder,
-    DataSequenceInOrder,
-    ErrorRecoveryLevel,
-    SessionType,
-    ProtocolLevel,
-    TaskReporting,
-    /// From RFC 3720; withdrawn (RFC 7143 13.25).
-    OfMarker,
-    /// From RFC 3720; withdrawn.
-    IfMarker,
-    /// From RFC 3720; withdrawn.
-    OfMarkInt,
-    /// From RFC 3720; withdrawn.
-    IfMarkInt,
+base::listed! {
+    /// The keys that we know. Those of authentication are in `chap`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[allow(missing_docs)]
+    pub enum Key {
+        AuthMethod,
+        HeaderDigest,
+        DataDigest,
+        MaxConnections,
+        SendTargets,
+        TargetName,
+        InitiatorName,
+        TargetAlias,
+        InitiatorAlias,
+        TargetAddress,
+        TargetPortalGroupTag,
+        InitialR2T,
+        ImmediateData,
+        MaxRecvDataSegmentLength,
+        MaxBurstLength,
+        FirstBurstLength,
+        DefaultTime2Wait,
+        DefaultTime2Retain,
+        MaxOutstandingR2T,
+        DataPduInOrder,
+        DataSequenceInOrder,
+        ErrorRecoveryLevel,
+        SessionType,
+        ProtocolLevel,
+        TaskReporting,
+        /// From RFC 3720; withdrawn (RFC 7143 13.25).
+        OfMarker,
+        /// From RFC 3720; withdrawn.
+        IfMarker,
+        /// From RFC 3720; withdrawn.
+        OfMarkInt,
+        /// From RFC 3720; withdrawn.
+        IfMarkInt,
+    }
 }
 
 /// When a key may be sent (RFC 7143 13, "Use").
@@ -83,39 +85,6 @@ const LENGTH: Rule = Rule::Minimum { least: 512, most: (1 << 24) - 1 };
 const SECONDS_MAX: u32 = 3600;
 
 impl Key {
-    /// All keys.
-    pub const ALL: [Key; 29] = [
-        Key::AuthMethod,
-        Key::HeaderDigest,
-        Key::DataDigest,
-        Key::MaxConnections,
-        Key::SendTargets,
-        Key::TargetName,
-        Key::InitiatorName,
-        Key::TargetAlias,
-        Key::InitiatorAlias,
-        Key::TargetAddress,
-        Key::TargetPortalGroupTag,
-        Key::InitialR2T,
-        Key::ImmediateData,
-        Key::MaxRecvDataSegmentLength,
-        Key::MaxBurstLength,
-        Key::FirstBurstLength,
-        Key::DefaultTime2Wait,
-        Key::DefaultTime2Retain,
-        Key::MaxOutstandingR2T,
-        Key::DataPduInOrder,
-        Key::DataSequenceInOrder,
-        Key::ErrorRecoveryLevel,
-        Key::SessionType,
-        Key::ProtocolLevel,
-        Key::TaskReporting,
-        Key::OfMarker,
-        Key::IfMarker,
-        Key::OfMarkInt,
-        Key::IfMarkInt,
-    ];
-
     /// The key with this name. An unknown key (`None`) is answered with NotUnderstood.
     pub fn from_name(name: &str) -> Option<Key> {
         Key::ALL.into_iter().find(|key| key.name() == name)

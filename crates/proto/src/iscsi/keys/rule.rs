@@ -4,7 +4,6 @@
 //! [`Rule::settle`].
 
 use std::borrow::Cow;
-use std::fmt;
 
 use super::value::{boolean, parse_boolean, parse_number};
 
@@ -24,21 +23,12 @@ pub fn is_answer_only(value: &str) -> bool {
 
 /// How two values become one result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // Fields are the bounds.
 pub enum Rule {
     /// The smaller of two numbers, both within the bounds.
-    Minimum {
-        /// The least number allowed.
-        least: u32,
-        /// The greatest number allowed.
-        most: u32,
-    },
+    Minimum { least: u32, most: u32 },
     /// The greater of two numbers, both within the bounds.
-    Maximum {
-        /// The least number allowed.
-        least: u32,
-        /// The greatest number allowed.
-        most: u32,
-    },
+    Maximum { least: u32, most: u32 },
     /// Yes if both say Yes.
     And,
     /// Yes if one says Yes.
@@ -99,16 +89,9 @@ impl Value {
 }
 
 /// The error of an answer that, by the key's rule, does not follow from the offer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer does not follow from the offer")]
 pub struct BadAnswer;
-
-impl fmt::Display for BadAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the answer does not follow from the offer")
-    }
-}
-
-impl std::error::Error for BadAnswer {}
 
 impl Rule {
     /// The responder's answer to `offered`, if its own value is `ours`.

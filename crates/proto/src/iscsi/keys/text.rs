@@ -42,9 +42,6 @@ pub struct Pair<'a> {
 }
 
 /// Parses the text of one exchange; returns its pairs in order.
-///
-/// # Errors
-/// See [`TextError`].
 pub fn parse(text: &[u8]) -> Result<Vec<Pair<'_>>, TextError> {
     if text.len() > TEXT_MAX {
         return Err(TextError::TooLong);

@@ -59,11 +59,7 @@ pub struct Credentials {
     pub secret: Vec<u8>,
 }
 
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Credentials({}, secret not shown)", self.name)
-    }
-}
+base::shows!(Debug for Credentials, |it| "Credentials({}, secret not shown)", it.name);
 
 /// How the initiator must authenticate.
 #[derive(Clone, Debug)]
@@ -95,43 +91,28 @@ pub enum Authorization {
     Deny(LoginStatus),
 }
 
-/// Login status class and detail (RFC 7143 11.13.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-#[allow(missing_docs)]
-pub enum LoginStatus {
-    Success = 0x0000,
-    TargetMovedTemporarily = 0x0101,
-    TargetMovedPermanently = 0x0102,
-    InitiatorError = 0x0200,
-    AuthenticationFailure = 0x0201,
-    AuthorizationFailure = 0x0202,
-    NotFound = 0x0203,
-    TargetRemoved = 0x0204,
-    UnsupportedVersion = 0x0205,
-    TooManyConnections = 0x0206,
-    MissingParameter = 0x0207,
-    CannotIncludeInSession = 0x0208,
-    SessionTypeNotSupported = 0x0209,
-    SessionDoesNotExist = 0x020a,
-    InvalidDuringLogin = 0x020b,
-    TargetError = 0x0300,
-    ServiceUnavailable = 0x0301,
-    OutOfResources = 0x0302,
-}
-
-impl LoginStatus {
-    /// The status with this number, if RFC 7143 defines one.
-    pub fn from_number(number: u16) -> Option<LoginStatus> {
-        use LoginStatus as S;
-        #[rustfmt::skip]
-        const ALL: [LoginStatus; 18] = [
-            S::Success, S::TargetMovedTemporarily, S::TargetMovedPermanently, S::InitiatorError, S::AuthenticationFailure,
-            S::AuthorizationFailure, S::NotFound, S::TargetRemoved, S::UnsupportedVersion, S::TooManyConnections,
-            S::MissingParameter, S::CannotIncludeInSession, S::SessionTypeNotSupported, S::SessionDoesNotExist,
-            S::InvalidDuringLogin, S::TargetError, S::ServiceUnavailable, S::OutOfResources,
-        ];
-        ALL.into_iter().find(|status| *status as u16 == number)
+base::numbered! {
+    /// Login status class and detail (RFC 7143 11.13.5).
+    #[allow(missing_docs)]
+    pub enum LoginStatus: u16 {
+        Success = 0x0000,
+        TargetMovedTemporarily = 0x0101,
+        TargetMovedPermanently = 0x0102,
+        InitiatorError = 0x0200,
+        AuthenticationFailure = 0x0201,
+        AuthorizationFailure = 0x0202,
+        NotFound = 0x0203,
+        TargetRemoved = 0x0204,
+        UnsupportedVersion = 0x0205,
+        TooManyConnections = 0x0206,
+        MissingParameter = 0x0207,
+        CannotIncludeInSession = 0x0208,
+        SessionTypeNotSupported = 0x0209,
+        SessionDoesNotExist = 0x020a,
+        InvalidDuringLogin = 0x020b,
+        TargetError = 0x0300,
+        ServiceUnavailable = 0x0301,
+        OutOfResources = 0x0302,
     }
 }
 

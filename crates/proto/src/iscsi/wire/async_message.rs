@@ -1,13 +1,10 @@
 //! Asynchronous message (RFC 7143 11.9).
 
-use super::header::{
-    get_lun, get_serial_numbers, get_u16, put_lun, put_serial_numbers, put_u16, put_u32, start,
-};
-use super::{HEADER_LEN, InitiatorTag, Opcode, SerialNumbers};
+use super::header::{Field, pdu, start};
+use super::{HEADER_LEN, HeaderError, Opcode, SerialNumbers};
 
 /// The event (RFC 7143 11.9.1). Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum AsyncEvent {
     /// Sense data is in the data segment.
     Scsi,
@@ -25,43 +22,33 @@ pub enum AsyncEvent {
     Unknown(u8),
 }
 
-/// An unsolicited message of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AsyncMessage {
-    /// The event.
-    pub event: AsyncEvent,
-    /// The logical unit of a SCSI event.
-    pub lun: [u8; 8],
-    /// The target's sequence numbers.
-    pub numbers: SerialNumbers,
+pdu! {
+    /// An unsolicited message of the target.
+    AsyncMessage = AsyncMessage(data_len) | 0x80 {
+        event: AsyncEvent = 36,
+        /// The logical unit of a SCSI event.
+        lun: [u8; 8] = 8,
+        numbers: SerialNumbers = 24,
+    }
 }
 
-impl AsyncMessage {
-    /// Decodes a header with this opcode.
-    pub fn decode(header: &[u8; HEADER_LEN]) -> AsyncMessage {
-        let [first, second, third] = [38, 40, 42].map(|at| get_u16(header, at));
-        AsyncMessage {
-            event: match header[36] {
-                0 => AsyncEvent::Scsi,
-                1 => AsyncEvent::LogoutRequested { within: third },
-                2 => AsyncEvent::ConnectionDropped { cid: first, time2wait: second, time2retain: third },
-                3 => AsyncEvent::SessionDropped { time2wait: second, time2retain: third },
-                4 => AsyncEvent::NegotiationRequested { within: third },
-                5 => AsyncEvent::TasksTerminated,
-                unknown => AsyncEvent::Unknown(unknown),
-            },
-            lun: get_lun(header),
-            numbers: get_serial_numbers(header),
-        }
+impl Field<usize> for AsyncEvent {
+    fn get(header: &[u8; HEADER_LEN], at: usize) -> Result<AsyncEvent, HeaderError> {
+        let [first, second, third] =
+            [Field::get(header, at + 2)?, Field::get(header, at + 4)?, Field::get(header, at + 6)?];
+        Ok(match header[at] {
+            0 => AsyncEvent::Scsi,
+            1 => AsyncEvent::LogoutRequested { within: third },
+            2 => AsyncEvent::ConnectionDropped { cid: first, time2wait: second, time2retain: third },
+            3 => AsyncEvent::SessionDropped { time2wait: second, time2retain: third },
+            4 => AsyncEvent::NegotiationRequested { within: third },
+            5 => AsyncEvent::TasksTerminated,
+            unknown => AsyncEvent::Unknown(unknown),
+        })
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
-    pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
-        let mut header = start(Opcode::AsyncMessage, false, 0x80, data_len);
-        put_lun(&mut header, self.lun);
-        put_u32(&mut header, 16, InitiatorTag::RESERVED.0);
-        put_serial_numbers(&mut header, self.numbers);
-        let (number, parameters) = match self.event {
+    fn put(self, header: &mut [u8; HEADER_LEN], at: usize) {
+        let (number, parameters) = match self {
             AsyncEvent::Scsi => (0, [0, 0, 0]),
             AsyncEvent::LogoutRequested { within } => (1, [0, 0, within]),
             AsyncEvent::ConnectionDropped { cid, time2wait, time2retain } => {
@@ -72,10 +59,9 @@ impl AsyncMessage {
             AsyncEvent::TasksTerminated => (5, [0, 0, 0]),
             AsyncEvent::Unknown(number) => (number, [0, 0, 0]),
         };
-        header[36] = number;
-        for (at, parameter) in [38, 40, 42].into_iter().zip(parameters) {
-            put_u16(&mut header, at, parameter);
+        header[at] = number;
+        for (place, parameter) in (at + 2..).step_by(2).zip(parameters) {
+            parameter.put(header, place);
         }
-        header
     }
 }

@@ -1,99 +1,45 @@
 //! SCSI Command and SCSI Response (RFC 7143 11.3, 11.4).
 
-use super::header::{
-    get_initiator_tag, get_lun, get_serial, get_serial_numbers, get_u32, put_lun, put_serial_numbers,
-    put_u32, start,
-};
-use super::{
-    Ahs, AhsSegments, HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers, is_immediate,
-};
+use super::header::{Field, pdu, start};
+use super::{Ahs, AhsSegments, HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers};
 
-/// How a task is queued (RFC 7143 11.3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum TaskAttribute {
-    Untagged = 0,
-    Simple = 1,
-    Ordered = 2,
-    HeadOfQueue = 3,
-    Aca = 4,
+base::numbered! {
+    /// How a task is queued (RFC 7143 11.3.1).
+    pub enum TaskAttribute: u8 {
+        Untagged = 0,
+        Simple = 1,
+        Ordered = 2,
+        HeadOfQueue = 3,
+        Aca = 4,
+    }
 }
 
-/// A SCSI command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScsiCommand {
-    /// The I bit.
-    pub immediate: bool,
-    /// The F bit: no unsolicited data follows in Data-Out PDUs.
-    pub is_final: bool,
-    /// The R bit: data to the initiator is expected.
-    pub read: bool,
-    /// The W bit: data to the target is expected.
-    pub write: bool,
-    /// How the task is queued.
-    pub attribute: TaskAttribute,
-    /// The logical unit.
-    pub lun: [u8; 8],
-    /// The task's tag.
-    pub initiator_tag: InitiatorTag,
-    /// Expected bytes of data: to the target if `write`, else from it.
-    pub expected_length: u32,
-    /// CmdSN.
-    pub cmd_sn: Serial,
-    /// ExpStatSN.
-    pub exp_stat_sn: Serial,
-    /// The CDB, or its first 16 bytes.
-    pub cdb: [u8; 16],
+pdu! {
+    /// A SCSI command.
+    ScsiCommand = ScsiCommand(data_len) | 0 {
+        immediate: bool = (0, 0x40),
+        /// The F bit: no unsolicited data follows in Data-Out PDUs.
+        is_final: bool = (1, 0x80),
+        /// The R bit: data to the initiator is expected.
+        read: bool = (1, 0x40),
+        /// The W bit: data to the target is expected.
+        write: bool = (1, 0x20),
+        attribute: TaskAttribute = (1, 0x07, "ATTR"),
+        lun: [u8; 8] = 8,
+        initiator_tag: InitiatorTag = 16,
+        /// Expected bytes of data: to the target if `write`, else from it.
+        expected_length: u32 = 20,
+        cmd_sn: Serial = 24,
+        exp_stat_sn: Serial = 28,
+        /// The CDB, or its first 16 bytes.
+        cdb: [u8; 16] = 32,
+    }
 }
 
 impl ScsiCommand {
-    /// Decodes a header with this opcode. [`ScsiCommand::ahs`] decodes the additional header segments.
-    ///
-    /// # Errors
-    /// A task attribute that does not exist.
-    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<ScsiCommand, HeaderError> {
-        Ok(ScsiCommand {
-            immediate: is_immediate(header),
-            is_final: header[1] & 0x80 != 0,
-            read: header[1] & 0x40 != 0,
-            write: header[1] & 0x20 != 0,
-            attribute: match header[1] & 0x07 {
-                0 => TaskAttribute::Untagged,
-                1 => TaskAttribute::Simple,
-                2 => TaskAttribute::Ordered,
-                3 => TaskAttribute::HeadOfQueue,
-                4 => TaskAttribute::Aca,
-                _ => return Err(HeaderError::Field("ATTR")),
-            },
-            lun: get_lun(header),
-            initiator_tag: get_initiator_tag(header),
-            expected_length: get_u32(header, 20),
-            cmd_sn: get_serial(header, 24),
-            exp_stat_sn: get_serial(header, 28),
-            cdb: std::array::from_fn(|i| header[32 + i]),
-        })
-    }
-
     /// Iterates over the additional header segments of a command.
     pub fn ahs(bytes: &[u8]) -> AhsSegments<'_> {
         AhsSegments(bytes)
-    }
-
-    /// Encodes the header of a PDU with `data_len` bytes of immediate data.
-    pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
-        let flags = (u8::from(self.is_final) << 7)
-            | (u8::from(self.read) << 6)
-            | (u8::from(self.write) << 5)
-            | self.attribute as u8;
-        let mut header = start(Opcode::ScsiCommand, self.immediate, flags, data_len);
-        put_lun(&mut header, self.lun);
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_u32(&mut header, 20, self.expected_length);
-        put_u32(&mut header, 24, self.cmd_sn.0);
-        put_u32(&mut header, 28, self.exp_stat_sn.0);
-        header[32..].copy_from_slice(&self.cdb);
-        header
     }
 
     /// Encodes the basic header and the additional header segments.
@@ -108,7 +54,6 @@ impl ScsiCommand {
 /// The difference between the data transferred and the data that the initiator expected (11.4.5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residual {
-    /// No difference.
     #[default]
     None,
     /// N bytes were expected but not transferred.
@@ -117,9 +62,11 @@ pub enum Residual {
     Overflow(u32),
 }
 
-impl Residual {
-    pub(super) fn from_flags(flags: u8, count: u32) -> Result<Residual, HeaderError> {
-        match flags & 0x06 {
+/// Their place: how far the flags are shifted in byte 1, and the count.
+impl Field<(u8, usize)> for Residual {
+    fn get(header: &[u8; HEADER_LEN], (shift, at): (u8, usize)) -> Result<Residual, HeaderError> {
+        let count = <u32 as Field<usize>>::get(header, at)?;
+        match (header[1] >> shift) & 0x06 {
             0x00 => Ok(Residual::None),
             0x02 => Ok(Residual::Underflow(count)),
             0x04 => Ok(Residual::Overflow(count)),
@@ -127,19 +74,14 @@ impl Residual {
         }
     }
 
-    pub(super) fn flags(self) -> u8 {
-        match self {
-            Residual::None => 0x00,
-            Residual::Underflow(_) => 0x02,
-            Residual::Overflow(_) => 0x04,
-        }
-    }
-
-    pub(super) fn count(self) -> u32 {
-        match self {
-            Residual::None => 0,
-            Residual::Underflow(count) | Residual::Overflow(count) => count,
-        }
+    fn put(self, header: &mut [u8; HEADER_LEN], (shift, at): (u8, usize)) {
+        let (flags, count): (u8, u32) = match self {
+            Residual::None => (0x00, 0),
+            Residual::Underflow(count) => (0x02, count),
+            Residual::Overflow(count) => (0x04, count),
+        };
+        header[1] |= flags << shift;
+        count.put(header, at);
     }
 }
 
@@ -147,69 +89,42 @@ impl Residual {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceResponse {
     /// The command was executed and has a SCSI status.
-    Completed {
-        /// The status byte.
-        status: u8,
-    },
+    Completed { status: u8 },
     /// The target failed (0x01), or reported a vendor-specific failure (0x80 to 0xff).
     TargetFailure(u8),
 }
 
-/// The response to a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScsiResponse {
-    /// Whether the command was executed, and its status.
-    pub response: ServiceResponse,
-    /// The residual of the command, or of the write direction if it is bidirectional.
-    pub residual: Residual,
-    /// The residual of a bidirectional command's read direction.
-    pub read_residual: Residual,
-    /// The task's tag.
-    pub initiator_tag: InitiatorTag,
-    /// Copied from a SNACK; zero at error recovery level 0.
-    pub snack_tag: u32,
-    /// The target's sequence numbers.
-    pub numbers: SerialNumbers,
-    /// How many Data-In PDUs were sent (and R2Ts, for a bidirectional command).
-    pub exp_data_sn: u32,
+pdu! {
+    /// The response to a command.
+    ScsiResponse = ScsiResponse(data_len) | 0x80 {
+        response: ServiceResponse = (),
+        /// The residual of the command, or of the write direction if it is bidirectional.
+        residual: Residual = (0, 44),
+        /// The residual of a bidirectional command's read direction.
+        read_residual: Residual = (2, 40),
+        initiator_tag: InitiatorTag = 16,
+        /// Copied from a SNACK; zero at error recovery level 0.
+        snack_tag: u32 = 20,
+        numbers: SerialNumbers = 24,
+        /// How many Data-In PDUs were sent (and R2Ts, for a bidirectional command).
+        exp_data_sn: u32 = 36,
+    }
 }
 
-impl ScsiResponse {
-    /// Decodes a header with this opcode.
-    ///
-    /// # Errors
-    /// Underflow and overflow at once, or a reserved response.
-    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<ScsiResponse, HeaderError> {
-        Ok(ScsiResponse {
-            response: match header[2] {
-                0x00 => ServiceResponse::Completed { status: header[3] },
-                0x01 | 0x80..=0xff => ServiceResponse::TargetFailure(header[2]),
-                _ => return Err(HeaderError::Field("Response")),
-            },
-            residual: Residual::from_flags(header[1], get_u32(header, 44))?,
-            read_residual: Residual::from_flags(header[1] >> 2, get_u32(header, 40))?,
-            initiator_tag: get_initiator_tag(header),
-            snack_tag: get_u32(header, 20),
-            numbers: get_serial_numbers(header),
-            exp_data_sn: get_u32(header, 36),
-        })
+impl Field<()> for ServiceResponse {
+    fn get(header: &[u8; HEADER_LEN], (): ()) -> Result<ServiceResponse, HeaderError> {
+        match header[2] {
+            0x00 => Ok(ServiceResponse::Completed { status: header[3] }),
+            0x01 | 0x80..=0xff => Ok(ServiceResponse::TargetFailure(header[2])),
+            _ => Err(HeaderError::Field("Response")),
+        }
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of sense and response data.
-    pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
-        let flags = 0x80 | self.residual.flags() | (self.read_residual.flags() << 2);
-        let mut header = start(Opcode::ScsiResponse, false, flags, data_len);
-        (header[2], header[3]) = match self.response {
+    fn put(self, header: &mut [u8; HEADER_LEN], (): ()) {
+        (header[2], header[3]) = match self {
             ServiceResponse::Completed { status } => (0, status),
             ServiceResponse::TargetFailure(response) => (response, 0),
         };
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_u32(&mut header, 20, self.snack_tag);
-        put_serial_numbers(&mut header, self.numbers);
-        put_u32(&mut header, 36, self.exp_data_sn);
-        put_u32(&mut header, 40, self.read_residual.count());
-        put_u32(&mut header, 44, self.residual.count());
-        header
     }
 }
 

@@ -25,20 +25,13 @@ pub enum FrameError {
     HeaderDigest,
     /// The other side sends more in one PDU than we declared to accept.
     #[error("a data segment of {length} bytes exceeds the declared maximum of {limit}")]
-    DataTooLong {
-        /// DataSegmentLength.
-        length: u32,
-        /// MaxRecvDataSegmentLength.
-        limit: u32,
-    },
+    DataTooLong { length: u32, limit: u32 },
 }
 
 /// How PDUs are framed on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
-    /// HeaderDigest=CRC32C.
     pub header_digest: bool,
-    /// DataDigest=CRC32C.
     pub data_digest: bool,
     /// The longest data segment that this side accepts.
     pub data_max: u32,
@@ -47,13 +40,10 @@ pub struct Framing {
 /// The offsets of a PDU's parts, from its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The end of the additional header segments.
     pub header_end: usize,
-    /// The start of the data segment.
     pub data_start: usize,
     /// The end of the data segment, without padding.
     pub data_end: usize,
-    /// The end of the padding.
     pub padding_end: usize,
     /// The start of the next PDU.
     pub end: usize,
@@ -62,9 +52,7 @@ pub struct Extent {
 /// A complete PDU in received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pdu<'a> {
-    /// The basic header segment.
     pub header: &'a [u8; HEADER_LEN],
-    /// The additional header segments.
     pub ahs: &'a [u8],
     /// The data segment without padding.
     pub data: &'a [u8],
@@ -119,9 +107,6 @@ impl Framing {
     }
 
     /// Returns the first PDU in `bytes` and its total length, or `None` if it has not arrived completely.
-    ///
-    /// # Errors
-    /// As for [`Framing::check_header`].
     #[inline]
     pub fn split<'a>(&self, bytes: &'a [u8]) -> Result<Option<(Pdu<'a>, usize)>, FrameError> {
         let Some(extent) = self.check_header(bytes)? else { return Ok(None) };

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::Serial;
+use super::{LogoutReason, LogoutResult, RejectReason, Serial, TaskAttribute};
 
 /// The length of a basic header segment.
 pub const HEADER_LEN: usize = 48;
@@ -28,63 +28,33 @@ impl TargetTag {
 /// The sequence numbers that nearly every PDU of a target carries in bytes 24 to 35.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SerialNumbers {
-    /// StatSN.
     pub stat_sn: Serial,
-    /// ExpCmdSN.
     pub exp_cmd_sn: Serial,
-    /// MaxCmdSN.
     pub max_cmd_sn: Serial,
 }
 
-/// What a PDU is (RFC 7143 11.2.1.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum Opcode {
-    NopOut = 0x00,
-    ScsiCommand = 0x01,
-    TaskRequest = 0x02,
-    LoginRequest = 0x03,
-    TextRequest = 0x04,
-    DataOut = 0x05,
-    LogoutRequest = 0x06,
-    Snack = 0x10,
-    NopIn = 0x20,
-    ScsiResponse = 0x21,
-    TaskResponse = 0x22,
-    LoginResponse = 0x23,
-    TextResponse = 0x24,
-    DataIn = 0x25,
-    LogoutResponse = 0x26,
-    R2t = 0x31,
-    AsyncMessage = 0x32,
-    Reject = 0x3f,
-}
-
-impl Opcode {
-    /// The opcode with this number, if there is one.
-    pub const fn from_number(number: u8) -> Option<Opcode> {
-        Some(match number {
-            0x00 => Opcode::NopOut,
-            0x01 => Opcode::ScsiCommand,
-            0x02 => Opcode::TaskRequest,
-            0x03 => Opcode::LoginRequest,
-            0x04 => Opcode::TextRequest,
-            0x05 => Opcode::DataOut,
-            0x06 => Opcode::LogoutRequest,
-            0x10 => Opcode::Snack,
-            0x20 => Opcode::NopIn,
-            0x21 => Opcode::ScsiResponse,
-            0x22 => Opcode::TaskResponse,
-            0x23 => Opcode::LoginResponse,
-            0x24 => Opcode::TextResponse,
-            0x25 => Opcode::DataIn,
-            0x26 => Opcode::LogoutResponse,
-            0x31 => Opcode::R2t,
-            0x32 => Opcode::AsyncMessage,
-            0x3f => Opcode::Reject,
-            _ => return None,
-        })
+base::numbered! {
+    /// What a PDU is (RFC 7143 11.2.1.2).
+    #[derive(PartialOrd, Ord)]
+    pub enum Opcode: u8 {
+        NopOut = 0x00,
+        ScsiCommand = 0x01,
+        TaskRequest = 0x02,
+        LoginRequest = 0x03,
+        TextRequest = 0x04,
+        DataOut = 0x05,
+        LogoutRequest = 0x06,
+        Snack = 0x10,
+        NopIn = 0x20,
+        ScsiResponse = 0x21,
+        TaskResponse = 0x22,
+        LoginResponse = 0x23,
+        TextResponse = 0x24,
+        DataIn = 0x25,
+        LogoutResponse = 0x26,
+        R2t = 0x31,
+        AsyncMessage = 0x32,
+        Reject = 0x3f,
     }
 }
 
@@ -99,7 +69,6 @@ pub enum HeaderError {
     Field(&'static str),
 }
 
-/// The opcode's six bits.
 pub const fn opcode(header: &[u8; HEADER_LEN]) -> u8 {
     header[0] & 0x3f
 }
@@ -119,62 +88,155 @@ pub(super) const fn ahs_length(header: &[u8; HEADER_LEN]) -> usize {
     header[4] as usize * 4
 }
 
-pub(super) const fn get_u16(header: &[u8; HEADER_LEN], at: usize) -> u16 {
-    u16::from_be_bytes([header[at], header[at + 1]])
-}
-
-pub(super) const fn get_u32(header: &[u8; HEADER_LEN], at: usize) -> u32 {
-    u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-}
-
-pub(super) const fn get_serial(header: &[u8; HEADER_LEN], at: usize) -> Serial {
-    Serial(get_u32(header, at))
-}
-
-pub(super) fn get_lun(header: &[u8; HEADER_LEN]) -> [u8; 8] {
-    std::array::from_fn(|i| header[8 + i])
-}
-
-pub(super) const fn get_initiator_tag(header: &[u8; HEADER_LEN]) -> InitiatorTag {
-    InitiatorTag(get_u32(header, 16))
-}
-
-pub(super) const fn get_target_tag(header: &[u8; HEADER_LEN]) -> TargetTag {
-    TargetTag(get_u32(header, 20))
-}
-
-pub(super) const fn get_serial_numbers(header: &[u8; HEADER_LEN]) -> SerialNumbers {
-    SerialNumbers {
-        stat_sn: get_serial(header, 24),
-        exp_cmd_sn: get_serial(header, 28),
-        max_cmd_sn: get_serial(header, 32),
-    }
-}
-
-/// Starts a header: opcode, I bit, flags and data segment length; the rest is zero.
-pub(super) fn start(opcode: Opcode, immediate: bool, flags: u8, data_len: u32) -> [u8; HEADER_LEN] {
+/// Starts a header: opcode, fixed flags and data segment length; the rest is zero.
+pub(super) fn start(opcode: Opcode, flags: u8, data_len: u32) -> [u8; HEADER_LEN] {
     assert!(data_len < 1 << 24, "a data segment's length has 24 bits");
     let mut header = [0; HEADER_LEN];
-    header[0] = opcode as u8 | if immediate { 0x40 } else { 0 };
+    header[0] = opcode as u8;
     header[1] = flags;
-    put_u32(&mut header, 4, data_len);
+    data_len.put(&mut header, 4);
+    if matches!(opcode, Opcode::AsyncMessage | Opcode::Reject) {
+        InitiatorTag::RESERVED.put(&mut header, 16);
+    }
     header
 }
 
-pub(super) fn put_u16(header: &mut [u8; HEADER_LEN], at: usize, value: u16) {
-    header[at..at + 2].copy_from_slice(&value.to_be_bytes());
+/// What a field of a header says. `Place` is its first byte, or a byte and a mask of its bits; `()` if its
+/// type has one place only.
+pub(super) trait Field<Place>: Sized {
+    fn get(header: &[u8; HEADER_LEN], place: Place) -> Result<Self, HeaderError>;
+
+    /// All its bits are zero before.
+    fn put(self, header: &mut [u8; HEADER_LEN], place: Place);
 }
 
-pub(super) fn put_u32(header: &mut [u8; HEADER_LEN], at: usize, value: u32) {
-    header[at..at + 4].copy_from_slice(&value.to_be_bytes());
+impl<const N: usize> Field<usize> for [u8; N] {
+    fn get(header: &[u8; HEADER_LEN], at: usize) -> Result<[u8; N], HeaderError> {
+        Ok(std::array::from_fn(|i| header[at + i]))
+    }
+
+    fn put(self, header: &mut [u8; HEADER_LEN], at: usize) {
+        header[at..at + N].copy_from_slice(&self);
+    }
 }
 
-pub(super) fn put_lun(header: &mut [u8; HEADER_LEN], lun: [u8; 8]) {
-    header[8..16].copy_from_slice(&lun);
+impl Field<(usize, u8)> for bool {
+    fn get(header: &[u8; HEADER_LEN], (at, mask): (usize, u8)) -> Result<bool, HeaderError> {
+        Ok(header[at] & mask != 0)
+    }
+
+    fn put(self, header: &mut [u8; HEADER_LEN], (at, mask): (usize, u8)) {
+        header[at] |= if self { mask } else { 0 };
+    }
 }
 
-pub(super) fn put_serial_numbers(header: &mut [u8; HEADER_LEN], numbers: SerialNumbers) {
-    put_u32(header, 24, numbers.stat_sn.0);
-    put_u32(header, 28, numbers.exp_cmd_sn.0);
-    put_u32(header, 32, numbers.max_cmd_sn.0);
+macro_rules! numbers {
+    ($($type:ident)+) => { $(
+        impl Field<usize> for $type {
+            fn get(header: &[u8; HEADER_LEN], at: usize) -> Result<$type, HeaderError> {
+                Field::<usize>::get(header, at).map($type::from_be_bytes)
+            }
+
+            fn put(self, header: &mut [u8; HEADER_LEN], at: usize) {
+                Field::<usize>::put(self.to_be_bytes(), header, at);
+            }
+        }
+    )+ };
 }
+
+numbers!(u8 u16 u32);
+
+macro_rules! named_numbers {
+    ($($type:ident)+) => { $(
+        impl Field<usize> for $type {
+            fn get(header: &[u8; HEADER_LEN], at: usize) -> Result<$type, HeaderError> {
+                <u32 as Field<usize>>::get(header, at).map($type)
+            }
+
+            fn put(self, header: &mut [u8; HEADER_LEN], at: usize) {
+                <u32 as Field<usize>>::put(self.0, header, at);
+            }
+        }
+    )+ };
+}
+
+named_numbers!(InitiatorTag TargetTag Serial);
+
+/// Numbers of which not all are defined. Their place names the field, too.
+macro_rules! enums {
+    ($($type:ident)+) => { $(
+        impl Field<(usize, u8, &'static str)> for $type {
+            fn get(
+                header: &[u8; HEADER_LEN],
+                (at, mask, name): (usize, u8, &'static str),
+            ) -> Result<$type, HeaderError> {
+                $type::from_number(header[at] & mask).ok_or(HeaderError::Field(name))
+            }
+
+            fn put(self, header: &mut [u8; HEADER_LEN], (at, _, _): (usize, u8, &'static str)) {
+                header[at] |= self as u8;
+            }
+        }
+    )+ };
+}
+
+enums!(TaskAttribute LogoutReason LogoutResult RejectReason);
+
+impl Field<usize> for SerialNumbers {
+    fn get(header: &[u8; HEADER_LEN], at: usize) -> Result<SerialNumbers, HeaderError> {
+        Ok(SerialNumbers {
+            stat_sn: Field::get(header, at)?,
+            exp_cmd_sn: Field::get(header, at + 4)?,
+            max_cmd_sn: Field::get(header, at + 8)?,
+        })
+    }
+
+    fn put(self, header: &mut [u8; HEADER_LEN], at: usize) {
+        self.stat_sn.put(header, at);
+        self.exp_cmd_sn.put(header, at + 4);
+        self.max_cmd_sn.put(header, at + 8);
+    }
+}
+
+/// Defines a PDU by its opcode, whether it has data, its fixed flags, and the places of its fields.
+macro_rules! pdu {
+    (@encode $opcode:ident $flags:literal) => {
+        pub fn encode(&self) -> [u8; HEADER_LEN] {
+            self.put(start(Opcode::$opcode, $flags, 0))
+        }
+    };
+    (@encode $opcode:ident $flags:literal $data_len:ident) => {
+        pub fn encode(&self, $data_len: u32) -> [u8; HEADER_LEN] {
+            self.put(start(Opcode::$opcode, $flags, $data_len))
+        }
+    };
+    (
+        $(#[$doc:meta])*
+        $name:ident = $opcode:ident($($data_len:ident)?) | $flags:literal {
+            $($(#[$field_doc:meta])* $field:ident: $type:ty = $place:expr,)+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $type,)+
+        }
+
+        impl $name {
+            /// # Errors
+            /// A field has a value that the standard does not define.
+            pub fn decode(header: &[u8; HEADER_LEN]) -> Result<$name, HeaderError> {
+                Ok($name { $($field: Field::get(header, $place)?,)+ })
+            }
+
+            pdu!(@encode $opcode $flags $($data_len)?);
+
+            fn put(&self, mut header: [u8; HEADER_LEN]) -> [u8; HEADER_LEN] {
+                $(Field::put(self.$field, &mut header, $place);)+
+                header
+            }
+        }
+    };
+}
+
+pub(super) use pdu;

@@ -1,39 +1,27 @@
 //! Login request and response (RFC 7143 11.12, 11.13).
 
-use super::header::{
-    get_initiator_tag, get_serial, get_serial_numbers, get_u16, put_serial_numbers, put_u16, put_u32, start,
-};
+use super::header::{Field, start};
 use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers};
 
-/// A stage of the login: the values of CSG and NSG (11.12.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum Stage {
-    SecurityNegotiation = 0,
-    OperationalNegotiation = 1,
-    FullFeaturePhase = 3,
-}
-
-impl Stage {
-    fn from_bits(bits: u8, field: &'static str) -> Result<Stage, HeaderError> {
-        match bits & 0x03 {
-            0 => Ok(Stage::SecurityNegotiation),
-            1 => Ok(Stage::OperationalNegotiation),
-            3 => Ok(Stage::FullFeaturePhase),
-            _ => Err(HeaderError::Field(field)),
-        }
+base::numbered! {
+    /// A stage of the login: the values of CSG and NSG (11.12.3).
+    #[derive(PartialOrd, Ord)]
+    pub enum Stage: u8 {
+        SecurityNegotiation = 0,
+        OperationalNegotiation = 1,
+        FullFeaturePhase = 3,
     }
 }
 
 /// Decodes the T, C, CSG and NSG fields: next stage, whether text continues, current stage.
 fn decode_flags(header: &[u8; HEADER_LEN]) -> Result<(Option<Stage>, bool, Stage), HeaderError> {
     let more = header[1] & 0x40 != 0;
-    let current = Stage::from_bits(header[1] >> 2, "CSG")?;
+    let stage = |bits: u8, field| Stage::from_number(bits & 0x03).ok_or(HeaderError::Field(field));
+    let current = stage(header[1] >> 2, "CSG")?;
     let transit = match header[1] & 0x80 {
         0 => None,
         _ if more => return Err(HeaderError::Field("T and C bits")),
-        _ => Some(Stage::from_bits(header[1], "NSG")?),
+        _ => Some(stage(header[1], "NSG")?),
     };
     if current == Stage::FullFeaturePhase || transit.is_some_and(|next| next <= current) {
         return Err(HeaderError::Field("CSG and NSG"));
@@ -53,7 +41,6 @@ pub struct LoginRequestPdu {
     pub transit: Option<Stage>,
     /// The C bit: the key=value pairs continue in the next request.
     pub more: bool,
-    /// CSG.
     pub stage: Stage,
     /// The highest version that the initiator supports.
     pub version_max: u8,
@@ -65,17 +52,13 @@ pub struct LoginRequestPdu {
     pub tsih: u16,
     /// The task's tag, the same in all requests of a login.
     pub initiator_tag: InitiatorTag,
-    /// The connection's number.
     pub cid: u16,
     /// The first CmdSN of the session, or the current one.
     pub cmd_sn: Serial,
-    /// ExpStatSN.
     pub exp_stat_sn: Serial,
 }
 
 impl LoginRequestPdu {
-    /// Decodes a header with this opcode.
-    ///
     /// # Errors
     /// A stage that does not exist, a step back, or the T and the C bit at once.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LoginRequestPdu, HeaderError> {
@@ -86,27 +69,27 @@ impl LoginRequestPdu {
             stage,
             version_max: header[2],
             version_min: header[3],
-            isid: std::array::from_fn(|i| header[8 + i]),
-            tsih: get_u16(header, 14),
-            initiator_tag: get_initiator_tag(header),
-            cid: get_u16(header, 20),
-            cmd_sn: get_serial(header, 24),
-            exp_stat_sn: get_serial(header, 28),
+            isid: Field::get(header, 8)?,
+            tsih: Field::get(header, 14)?,
+            initiator_tag: Field::get(header, 16)?,
+            cid: Field::get(header, 20)?,
+            cmd_sn: Field::get(header, 24)?,
+            exp_stat_sn: Field::get(header, 28)?,
         })
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let flags = encode_flags(self.transit, self.more, self.stage);
-        let mut header = start(Opcode::LoginRequest, true, flags, data_len);
+        let mut header = start(Opcode::LoginRequest, flags, data_len);
+        header[0] |= 0x40;
         header[2] = self.version_max;
         header[3] = self.version_min;
-        header[8..14].copy_from_slice(&self.isid);
-        put_u16(&mut header, 14, self.tsih);
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_u16(&mut header, 20, self.cid);
-        put_u32(&mut header, 24, self.cmd_sn.0);
-        put_u32(&mut header, 28, self.exp_stat_sn.0);
+        self.isid.put(&mut header, 8);
+        self.tsih.put(&mut header, 14);
+        self.initiator_tag.put(&mut header, 16);
+        self.cid.put(&mut header, 20);
+        self.cmd_sn.put(&mut header, 24);
+        self.exp_stat_sn.put(&mut header, 28);
         header
     }
 }
@@ -118,17 +101,14 @@ pub struct LoginResponsePdu {
     pub transit: Option<Stage>,
     /// The C bit: the key=value pairs continue in the next response.
     pub more: bool,
-    /// CSG.
     pub stage: Stage,
     /// The highest version that the target supports.
     pub version_max: u8,
-    /// The version in use.
     pub version_active: u8,
     /// As in the request.
     pub isid: [u8; 6],
     /// The session's TSIH, in the final response.
     pub tsih: u16,
-    /// The request's tag.
     pub initiator_tag: InitiatorTag,
     /// The target's sequence numbers. StatSN is valid only with a status of success.
     pub numbers: SerialNumbers,
@@ -137,12 +117,10 @@ pub struct LoginResponsePdu {
 }
 
 impl LoginResponsePdu {
-    /// Decodes a header with this opcode.
-    ///
     /// # Errors
     /// As for a request. The stages of a response without success are not checked.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LoginResponsePdu, HeaderError> {
-        let status = get_u16(header, 36);
+        let status: u16 = Field::get(header, 36)?;
         let (transit, more, stage) = match decode_flags(header) {
             Err(_) if status != 0 => (None, false, Stage::SecurityNegotiation),
             other => other?,
@@ -153,25 +131,24 @@ impl LoginResponsePdu {
             stage,
             version_max: header[2],
             version_active: header[3],
-            isid: std::array::from_fn(|i| header[8 + i]),
-            tsih: get_u16(header, 14),
-            initiator_tag: get_initiator_tag(header),
-            numbers: get_serial_numbers(header),
+            isid: Field::get(header, 8)?,
+            tsih: Field::get(header, 14)?,
+            initiator_tag: Field::get(header, 16)?,
+            numbers: Field::get(header, 24)?,
             status,
         })
     }
 
-    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let flags = encode_flags(self.transit, self.more, self.stage);
-        let mut header = start(Opcode::LoginResponse, false, flags, data_len);
+        let mut header = start(Opcode::LoginResponse, flags, data_len);
         header[2] = self.version_max;
         header[3] = self.version_active;
-        header[8..14].copy_from_slice(&self.isid);
-        put_u16(&mut header, 14, self.tsih);
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_serial_numbers(&mut header, self.numbers);
-        put_u16(&mut header, 36, self.status);
+        self.isid.put(&mut header, 8);
+        self.tsih.put(&mut header, 14);
+        self.initiator_tag.put(&mut header, 16);
+        self.numbers.put(&mut header, 24);
+        self.status.put(&mut header, 36);
         header
     }
 }

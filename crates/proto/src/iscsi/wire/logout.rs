@@ -1,124 +1,49 @@
 //! Logout request and response (RFC 7143 11.14, 11.15).
 
-use super::header::{
-    get_initiator_tag, get_serial, get_serial_numbers, get_u16, put_serial_numbers, put_u16, put_u32, start,
-};
-use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers, is_immediate};
+use super::header::{Field, pdu, start};
+use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers};
 
-/// What to close, and why (RFC 7143 11.14.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum LogoutReason {
-    CloseSession = 0,
-    CloseConnection = 1,
-    RemoveForRecovery = 2,
-}
-
-/// The initiator asks to log out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogoutRequest {
-    /// The I bit.
-    pub immediate: bool,
-    /// What to close.
-    pub reason: LogoutReason,
-    /// The task's tag.
-    pub initiator_tag: InitiatorTag,
-    /// The connection to close; it need not be the one that this request came on.
-    pub cid: u16,
-    /// CmdSN.
-    pub cmd_sn: Serial,
-    /// ExpStatSN.
-    pub exp_stat_sn: Serial,
-}
-
-impl LogoutRequest {
-    /// Decodes a header with this opcode.
-    ///
-    /// # Errors
-    /// A reason that does not exist.
-    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LogoutRequest, HeaderError> {
-        Ok(LogoutRequest {
-            immediate: is_immediate(header),
-            reason: match header[1] & 0x7f {
-                0 => LogoutReason::CloseSession,
-                1 => LogoutReason::CloseConnection,
-                2 => LogoutReason::RemoveForRecovery,
-                _ => return Err(HeaderError::Field("Reason Code")),
-            },
-            initiator_tag: get_initiator_tag(header),
-            cid: get_u16(header, 20),
-            cmd_sn: get_serial(header, 24),
-            exp_stat_sn: get_serial(header, 28),
-        })
-    }
-
-    /// Encodes the header; the request has no data.
-    pub fn encode(&self) -> [u8; HEADER_LEN] {
-        let mut header = start(Opcode::LogoutRequest, self.immediate, 0x80 | self.reason as u8, 0);
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_u16(&mut header, 20, self.cid);
-        put_u32(&mut header, 24, self.cmd_sn.0);
-        put_u32(&mut header, 28, self.exp_stat_sn.0);
-        header
+base::numbered! {
+    /// What to close, and why (RFC 7143 11.14.1).
+    pub enum LogoutReason: u8 {
+        CloseSession = 0,
+        CloseConnection = 1,
+        RemoveForRecovery = 2,
     }
 }
 
-/// The result of a logout (RFC 7143 11.15.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum LogoutResult {
-    Closed = 0,
-    CidNotFound = 1,
-    RecoveryNotSupported = 2,
-    CleanupFailed = 3,
-}
-
-/// The response to a logout request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogoutResponse {
-    /// The result.
-    pub result: LogoutResult,
-    /// The request's tag.
-    pub initiator_tag: InitiatorTag,
-    /// The target's sequence numbers.
-    pub numbers: SerialNumbers,
-    /// Seconds to wait before the initiator tries to reconnect.
-    pub time2wait: u16,
-    /// Seconds after that for which the target keeps the session's state.
-    pub time2retain: u16,
-}
-
-impl LogoutResponse {
-    /// Decodes a header with this opcode.
-    ///
-    /// # Errors
-    /// A response that does not exist.
-    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LogoutResponse, HeaderError> {
-        Ok(LogoutResponse {
-            result: match header[2] {
-                0 => LogoutResult::Closed,
-                1 => LogoutResult::CidNotFound,
-                2 => LogoutResult::RecoveryNotSupported,
-                3 => LogoutResult::CleanupFailed,
-                _ => return Err(HeaderError::Field("Response")),
-            },
-            initiator_tag: get_initiator_tag(header),
-            numbers: get_serial_numbers(header),
-            time2wait: get_u16(header, 40),
-            time2retain: get_u16(header, 42),
-        })
+pdu! {
+    /// The initiator asks to log out.
+    LogoutRequest = LogoutRequest() | 0x80 {
+        immediate: bool = (0, 0x40),
+        reason: LogoutReason = (1, 0x7f, "Reason Code"),
+        initiator_tag: InitiatorTag = 16,
+        /// The connection to close; it need not be the one that this request came on.
+        cid: u16 = 20,
+        cmd_sn: Serial = 24,
+        exp_stat_sn: Serial = 28,
     }
+}
 
-    /// Encodes the header; the response has no data.
-    pub fn encode(&self) -> [u8; HEADER_LEN] {
-        let mut header = start(Opcode::LogoutResponse, false, 0x80, 0);
-        header[2] = self.result as u8;
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_serial_numbers(&mut header, self.numbers);
-        put_u16(&mut header, 40, self.time2wait);
-        put_u16(&mut header, 42, self.time2retain);
-        header
+base::numbered! {
+    /// The result of a logout (RFC 7143 11.15.1).
+    pub enum LogoutResult: u8 {
+        Closed = 0,
+        CidNotFound = 1,
+        RecoveryNotSupported = 2,
+        CleanupFailed = 3,
+    }
+}
+
+pdu! {
+    /// The response to a logout request.
+    LogoutResponse = LogoutResponse() | 0x80 {
+        result: LogoutResult = (2, 0xff, "Response"),
+        initiator_tag: InitiatorTag = 16,
+        numbers: SerialNumbers = 24,
+        /// Seconds to wait before the initiator tries to reconnect.
+        time2wait: u16 = 40,
+        /// Seconds after that for which the target keeps the session's state.
+        time2retain: u16 = 42,
     }
 }

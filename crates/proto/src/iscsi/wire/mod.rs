@@ -7,6 +7,12 @@
 //! Decoders accept any 48 bytes without a panic, and ignore reserved bits as the RFC requires (section 11.1).
 //! Values that must be answered with a status instead of being dropped (an unknown task management function,
 //! say) are part of the decoded types.
+//!
+//! Fields have the names of the standard: `cmd_sn` is CmdSN, `initiator_tag` the task's tag, `immediate` the
+//! I bit; `numbers` are the target's sequence numbers. `decode` takes a header with the type's own opcode;
+//! `encode` makes one for a PDU with `data_len` bytes of data, or without data.
+
+#![allow(missing_docs)] // The standard explains what is not explained here.
 
 mod ahs;
 mod async_message;

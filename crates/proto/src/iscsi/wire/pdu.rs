@@ -8,7 +8,6 @@ use super::{
 
 /// A PDU that an initiator sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum RequestPdu {
     NopOut(NopOut),
     ScsiCommand(ScsiCommand),
@@ -29,13 +28,13 @@ impl RequestPdu {
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<RequestPdu, HeaderError> {
         Ok(match Opcode::from_number(opcode(header)) {
             Some(Opcode::ScsiCommand) => RequestPdu::ScsiCommand(ScsiCommand::decode(header)?),
-            Some(Opcode::DataOut) => RequestPdu::DataOut(DataOut::decode(header)),
-            Some(Opcode::NopOut) => RequestPdu::NopOut(NopOut::decode(header)),
-            Some(Opcode::TaskRequest) => RequestPdu::Task(TaskRequest::decode(header)),
+            Some(Opcode::DataOut) => RequestPdu::DataOut(DataOut::decode(header)?),
+            Some(Opcode::NopOut) => RequestPdu::NopOut(NopOut::decode(header)?),
+            Some(Opcode::TaskRequest) => RequestPdu::Task(TaskRequest::decode(header)?),
             Some(Opcode::LoginRequest) => RequestPdu::Login(LoginRequestPdu::decode(header)?),
             Some(Opcode::TextRequest) => RequestPdu::Text(TextRequest::decode(header)?),
             Some(Opcode::LogoutRequest) => RequestPdu::Logout(LogoutRequest::decode(header)?),
-            Some(Opcode::Snack) => RequestPdu::Snack(Snack::decode(header)),
+            Some(Opcode::Snack) => RequestPdu::Snack(Snack::decode(header)?),
             _ => return Err(HeaderError::Opcode(opcode(header))),
         })
     }
@@ -43,7 +42,6 @@ impl RequestPdu {
 
 /// A PDU that a target sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum ResponsePdu {
     NopIn(NopIn),
     ScsiResponse(ScsiResponse),
@@ -68,12 +66,12 @@ impl ResponsePdu {
             Some(Opcode::ScsiResponse) => ResponsePdu::ScsiResponse(ScsiResponse::decode(header)?),
             Some(Opcode::DataIn) => ResponsePdu::DataIn(DataIn::decode(header)?),
             Some(Opcode::R2t) => ResponsePdu::R2t(R2t::decode(header)?),
-            Some(Opcode::NopIn) => ResponsePdu::NopIn(NopIn::decode(header)),
-            Some(Opcode::TaskResponse) => ResponsePdu::Task(TaskResponsePdu::decode(header)),
+            Some(Opcode::NopIn) => ResponsePdu::NopIn(NopIn::decode(header)?),
+            Some(Opcode::TaskResponse) => ResponsePdu::Task(TaskResponsePdu::decode(header)?),
             Some(Opcode::LoginResponse) => ResponsePdu::Login(LoginResponsePdu::decode(header)?),
             Some(Opcode::TextResponse) => ResponsePdu::Text(TextResponse::decode(header)?),
             Some(Opcode::LogoutResponse) => ResponsePdu::Logout(LogoutResponse::decode(header)?),
-            Some(Opcode::AsyncMessage) => ResponsePdu::Async(AsyncMessage::decode(header)),
+            Some(Opcode::AsyncMessage) => ResponsePdu::Async(AsyncMessage::decode(header)?),
             Some(Opcode::Reject) => ResponsePdu::Reject(Reject::decode(header)?),
             _ => return Err(HeaderError::Opcode(opcode(header))),
         })

@@ -14,12 +14,10 @@ impl Serial {
         self.plus(1)
     }
 
-    /// The number `count` later.
     pub const fn plus(self, count: u32) -> Serial {
         Serial(self.0.wrapping_add(count))
     }
 
-    /// The number `count` earlier.
     pub const fn minus(self, count: u32) -> Serial {
         Serial(self.0.wrapping_sub(count))
     }
@@ -30,12 +28,10 @@ impl Serial {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// Whether this number comes before `other`.
     pub fn is_before(self, other: Serial) -> bool {
         self.partial_cmp(&other) == Some(Ordering::Less)
     }
 
-    /// Whether this number comes after `other`.
     pub fn is_after(self, other: Serial) -> bool {
         other.is_before(self)
     }

@@ -1,14 +1,10 @@
 //! Task management function request and response (RFC 7143 11.5, 11.6).
 
-use super::header::{
-    get_initiator_tag, get_lun, get_serial, get_serial_numbers, get_u32, put_lun, put_serial_numbers,
-    put_u32, start,
-};
-use super::{HEADER_LEN, InitiatorTag, Opcode, Serial, SerialNumbers, is_immediate};
+use super::header::{Field, pdu, start};
+use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers};
 
 /// A task management function (RFC 7143 11.5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum TaskManagementFunction {
     AbortTask,
     AbortTaskSet,
@@ -22,9 +18,12 @@ pub enum TaskManagementFunction {
     Unknown(u8),
 }
 
-impl TaskManagementFunction {
-    fn from_number(number: u8) -> TaskManagementFunction {
-        match number {
+impl Field<(usize, u8)> for TaskManagementFunction {
+    fn get(
+        header: &[u8; HEADER_LEN],
+        (at, mask): (usize, u8),
+    ) -> Result<TaskManagementFunction, HeaderError> {
+        Ok(match header[at] & mask {
             1 => TaskManagementFunction::AbortTask,
             2 => TaskManagementFunction::AbortTaskSet,
             3 => TaskManagementFunction::ClearAca,
@@ -34,11 +33,11 @@ impl TaskManagementFunction {
             7 => TaskManagementFunction::TargetColdReset,
             8 => TaskManagementFunction::TaskReassign,
             unknown => TaskManagementFunction::Unknown(unknown),
-        }
+        })
     }
 
-    fn number(self) -> u8 {
-        match self {
+    fn put(self, header: &mut [u8; HEADER_LEN], (at, mask): (usize, u8)) {
+        header[at] |= match self {
             TaskManagementFunction::AbortTask => 1,
             TaskManagementFunction::AbortTaskSet => 2,
             TaskManagementFunction::ClearAca => 3,
@@ -47,91 +46,36 @@ impl TaskManagementFunction {
             TaskManagementFunction::TargetWarmReset => 6,
             TaskManagementFunction::TargetColdReset => 7,
             TaskManagementFunction::TaskReassign => 8,
-            TaskManagementFunction::Unknown(number) => number & 0x7f,
-        }
+            TaskManagementFunction::Unknown(number) => number & mask,
+        };
     }
 }
 
-/// A task management request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TaskRequest {
-    /// The I bit.
-    pub immediate: bool,
-    /// The function.
-    pub function: TaskManagementFunction,
-    /// The unit; reserved for target resets.
-    pub lun: [u8; 8],
-    /// This request's own tag.
-    pub initiator_tag: InitiatorTag,
-    /// The task to abort or reassign, else reserved.
-    pub referenced_tag: InitiatorTag,
-    /// CmdSN.
-    pub cmd_sn: Serial,
-    /// ExpStatSN.
-    pub exp_stat_sn: Serial,
-    /// CmdSN of the task to abort.
-    pub referenced_cmd_sn: Serial,
-    /// For TASK REASSIGN.
-    pub exp_data_sn: u32,
-}
-
-impl TaskRequest {
-    /// Decodes a header with this opcode.
-    pub fn decode(header: &[u8; HEADER_LEN]) -> TaskRequest {
-        TaskRequest {
-            immediate: is_immediate(header),
-            function: TaskManagementFunction::from_number(header[1] & 0x7f),
-            lun: get_lun(header),
-            initiator_tag: get_initiator_tag(header),
-            referenced_tag: InitiatorTag(get_u32(header, 20)),
-            cmd_sn: get_serial(header, 24),
-            exp_stat_sn: get_serial(header, 28),
-            referenced_cmd_sn: get_serial(header, 32),
-            exp_data_sn: get_u32(header, 36),
-        }
-    }
-
-    /// Encodes the header; the request has no data.
-    pub fn encode(&self) -> [u8; HEADER_LEN] {
-        let mut header = start(Opcode::TaskRequest, self.immediate, 0x80 | self.function.number(), 0);
-        put_lun(&mut header, self.lun);
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_u32(&mut header, 20, self.referenced_tag.0);
-        put_u32(&mut header, 24, self.cmd_sn.0);
-        put_u32(&mut header, 28, self.exp_stat_sn.0);
-        put_u32(&mut header, 32, self.referenced_cmd_sn.0);
-        put_u32(&mut header, 36, self.exp_data_sn);
-        header
+pdu! {
+    /// A task management request.
+    TaskRequest = TaskRequest() | 0x80 {
+        immediate: bool = (0, 0x40),
+        function: TaskManagementFunction = (1, 0x7f),
+        /// The unit; reserved for target resets.
+        lun: [u8; 8] = 8,
+        /// This request's own tag.
+        initiator_tag: InitiatorTag = 16,
+        /// The task to abort or reassign, else reserved.
+        referenced_tag: InitiatorTag = 20,
+        cmd_sn: Serial = 24,
+        exp_stat_sn: Serial = 28,
+        referenced_cmd_sn: Serial = 32,
+        /// For TASK REASSIGN.
+        exp_data_sn: u32 = 36,
     }
 }
 
-/// The response to a task management request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TaskResponsePdu {
-    /// RFC 7143 11.6.1: 0 is "function complete".
-    pub response: u8,
-    /// The request's tag.
-    pub initiator_tag: InitiatorTag,
-    /// The target's sequence numbers.
-    pub numbers: SerialNumbers,
-}
-
-impl TaskResponsePdu {
-    /// Decodes a header with this opcode.
-    pub fn decode(header: &[u8; HEADER_LEN]) -> TaskResponsePdu {
-        TaskResponsePdu {
-            response: header[2],
-            initiator_tag: get_initiator_tag(header),
-            numbers: get_serial_numbers(header),
-        }
-    }
-
-    /// Encodes the header; the response has no data.
-    pub fn encode(&self) -> [u8; HEADER_LEN] {
-        let mut header = start(Opcode::TaskResponse, false, 0x80, 0);
-        header[2] = self.response;
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_serial_numbers(&mut header, self.numbers);
-        header
+pdu! {
+    /// The response to a task management request.
+    TaskResponsePdu = TaskResponse() | 0x80 {
+        /// RFC 7143 11.6.1: 0 is "function complete".
+        response: u8 = 2,
+        initiator_tag: InitiatorTag = 16,
+        numbers: SerialNumbers = 24,
     }
 }

@@ -1,117 +1,54 @@
 //! Text request and response (RFC 7143 11.10, 11.11). `keys::text` parses the pairs in their data.
 
-use super::header::{
-    get_initiator_tag, get_lun, get_serial, get_serial_numbers, get_target_tag, put_lun, put_serial_numbers,
-    put_u32, start,
-};
-use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers, TargetTag, is_immediate};
+use super::header::{Field, pdu, start};
+use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers, TargetTag};
 
-fn flags(is_final: bool, more: bool) -> u8 {
-    (u8::from(is_final) << 7) | (u8::from(more) << 6)
-}
+/// The place of the C bit. A text that continues is not final.
+struct Continues;
 
-/// Checks the F and C bits: a text that continues is not final.
-fn check_flags(header: &[u8; HEADER_LEN]) -> Result<(bool, bool), HeaderError> {
-    match (header[1] & 0x80 != 0, header[1] & 0x40 != 0) {
-        (true, true) => Err(HeaderError::Field("F and C bits")),
-        bits => Ok(bits),
+impl Field<Continues> for bool {
+    fn get(header: &[u8; HEADER_LEN], _: Continues) -> Result<bool, HeaderError> {
+        match header[1] & 0xc0 {
+            0xc0 => Err(HeaderError::Field("F and C bits")),
+            bits => Ok(bits & 0x40 != 0),
+        }
+    }
+
+    fn put(self, header: &mut [u8; HEADER_LEN], _: Continues) {
+        header[1] |= if self { 0x40 } else { 0 };
     }
 }
 
-/// A text request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextRequest {
-    /// The I bit.
-    pub immediate: bool,
-    /// The F bit: the initiator has nothing more to ask.
-    pub is_final: bool,
-    /// The C bit: the key=value pairs continue in the next request.
-    pub more: bool,
-    /// The LUN of the response that this request continues.
-    pub lun: [u8; 8],
-    /// The task's tag.
-    pub initiator_tag: InitiatorTag,
-    /// The tag of the response that this request continues, else reserved.
-    pub target_tag: TargetTag,
-    /// CmdSN.
-    pub cmd_sn: Serial,
-    /// ExpStatSN.
-    pub exp_stat_sn: Serial,
-}
-
-impl TextRequest {
-    /// Decodes a header with this opcode.
-    ///
-    /// # Errors
-    /// The F and the C bit at once.
-    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<TextRequest, HeaderError> {
-        let (is_final, more) = check_flags(header)?;
-        Ok(TextRequest {
-            immediate: is_immediate(header),
-            is_final,
-            more,
-            lun: get_lun(header),
-            initiator_tag: get_initiator_tag(header),
-            target_tag: get_target_tag(header),
-            cmd_sn: get_serial(header, 24),
-            exp_stat_sn: get_serial(header, 28),
-        })
-    }
-
-    /// Encodes the header of a PDU with `data_len` bytes of data.
-    pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
-        let mut header =
-            start(Opcode::TextRequest, self.immediate, flags(self.is_final, self.more), data_len);
-        put_lun(&mut header, self.lun);
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_u32(&mut header, 20, self.target_tag.0);
-        put_u32(&mut header, 24, self.cmd_sn.0);
-        put_u32(&mut header, 28, self.exp_stat_sn.0);
-        header
+pdu! {
+    /// A text request.
+    TextRequest = TextRequest(data_len) | 0 {
+        immediate: bool = (0, 0x40),
+        /// The F bit: the initiator has nothing more to ask.
+        is_final: bool = (1, 0x80),
+        /// The C bit: the key=value pairs continue in the next request.
+        more: bool = Continues,
+        /// The LUN of the response that this request continues.
+        lun: [u8; 8] = 8,
+        initiator_tag: InitiatorTag = 16,
+        /// The tag of the response that this request continues, else reserved.
+        target_tag: TargetTag = 20,
+        cmd_sn: Serial = 24,
+        exp_stat_sn: Serial = 28,
     }
 }
 
-/// A text response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextResponse {
-    /// The F bit: the exchange has ended.
-    pub is_final: bool,
-    /// The C bit: the key=value pairs continue in the next response.
-    pub more: bool,
-    /// Must be returned with the next request.
-    pub lun: [u8; 8],
-    /// The task's tag.
-    pub initiator_tag: InitiatorTag,
-    /// Must be returned with the next request; reserved in the final response.
-    pub target_tag: TargetTag,
-    /// The target's sequence numbers.
-    pub numbers: SerialNumbers,
-}
-
-impl TextResponse {
-    /// Decodes a header with this opcode.
-    ///
-    /// # Errors
-    /// The F and the C bit at once.
-    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<TextResponse, HeaderError> {
-        let (is_final, more) = check_flags(header)?;
-        Ok(TextResponse {
-            is_final,
-            more,
-            lun: get_lun(header),
-            initiator_tag: get_initiator_tag(header),
-            target_tag: get_target_tag(header),
-            numbers: get_serial_numbers(header),
-        })
-    }
-
-    /// Encodes the header of a PDU with `data_len` bytes of data.
-    pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
-        let mut header = start(Opcode::TextResponse, false, flags(self.is_final, self.more), data_len);
-        put_lun(&mut header, self.lun);
-        put_u32(&mut header, 16, self.initiator_tag.0);
-        put_u32(&mut header, 20, self.target_tag.0);
-        put_serial_numbers(&mut header, self.numbers);
-        header
+pdu! {
+    /// A text response.
+    TextResponse = TextResponse(data_len) | 0 {
+        /// The F bit: the exchange has ended.
+        is_final: bool = (1, 0x80),
+        /// The C bit: the key=value pairs continue in the next response.
+        more: bool = Continues,
+        /// Must be returned with the next request.
+        lun: [u8; 8] = 8,
+        initiator_tag: InitiatorTag = 16,
+        /// Must be returned with the next request; reserved in the final response.
+        target_tag: TargetTag = 20,
+        numbers: SerialNumbers = 24,
     }
 }

@@ -23,7 +23,7 @@ mod verify;
 mod write;
 mod write_same;
 
-use super::operations::{Access, OnAttention, Operation, Reach, Run};
+use super::operations::{Access, Operation, Reach, Run, row};
 use super::{LuConfig, NexusId};
 
 pub use copy::CopySegment;
@@ -120,21 +120,6 @@ pub(super) fn offered(operation: &Operation, config: &LuConfig) -> bool {
         unmap::OPCODE => config.unmap,
         write::ATOMIC_OPCODE => config.atomic.blocks_max > 0,
         _ => true,
-    }
-}
-
-/// A command with its own operation code.
-const fn row(name: &'static str, access: Access, run: Run, usage: &'static [u8]) -> Operation {
-    Operation {
-        name,
-        opcode: usage[0],
-        service_action: None,
-        usage,
-        access,
-        attention: OnAttention::Report,
-        needs_ready: true,
-        reach: Reach::Active,
-        run,
     }
 }
 

@@ -59,7 +59,6 @@ pub(in crate::scsi) fn tell_space(first: u16, allocation: usize) -> Step {
     Step::Block(Pending { transfer: 0, answer: Answer::Space { first, allocation } }, BlockOp::Space)
 }
 
-/// Reads blocks.
 pub(super) fn read(transfer: u64, op: BlockOp) -> Step {
     Step::Block(Pending { transfer, answer: Answer::Data }, op)
 }

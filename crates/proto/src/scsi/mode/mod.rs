@@ -34,7 +34,6 @@ impl Default for Mode {
 const NONE: Mode = Mode { write_cache: false, descriptor_sense: false, write_protected: false };
 const ALL: Mode = Mode { write_cache: true, descriptor_sense: true, write_protected: true };
 
-/// A mode page.
 struct Page {
     code: u8,
     /// The subpage code; zero for the page_0 format.

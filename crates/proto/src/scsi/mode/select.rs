@@ -2,40 +2,30 @@
 
 use super::{Mode, Page, pages_of};
 use crate::scsi::change::{Change, Decision, Notice};
-use crate::scsi::operations::{Access, OnAttention, Operation, Reach};
+use crate::scsi::operations::{Access, Operation, unready};
 use crate::scsi::{
     Affected, ItNexus, LogicalUnit, LuConfig, LuState, Request, Sense, Step, UnitAttention, data_out,
 };
 
-pub(in crate::scsi) const MODE_SELECT_6: Operation = Operation {
-    name: "MODE SELECT(6)",
-    opcode: 0x15,
-    service_action: None,
-    usage: &[0x15, 0x11, 0, 0, 0xff, 0x04],
-    access: Access::Exclusive,
-    attention: OnAttention::Report,
-    needs_ready: false,
-    reach: Reach::Standby,
-    run: |unit, request| {
+pub(in crate::scsi) const MODE_SELECT_6: Operation = unready(
+    "MODE SELECT(6)",
+    Access::Exclusive,
+    |unit, request| {
         let list = usize::from(request.cdb.u8(4));
         select(unit, request, Header { bytes: 4, list, list_at: 4 })
     },
-};
+    &[0x15, 0x11, 0, 0, 0xff, 0x04],
+);
 
-pub(in crate::scsi) const MODE_SELECT_10: Operation = Operation {
-    name: "MODE SELECT(10)",
-    opcode: 0x55,
-    service_action: None,
-    usage: &[0x55, 0x11, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04],
-    access: Access::Exclusive,
-    attention: OnAttention::Report,
-    needs_ready: false,
-    reach: Reach::Standby,
-    run: |unit, request| {
+pub(in crate::scsi) const MODE_SELECT_10: Operation = unready(
+    "MODE SELECT(10)",
+    Access::Exclusive,
+    |unit, request| {
         let list = usize::from(request.cdb.u16(7));
         select(unit, request, Header { bytes: 8, list, list_at: 7 })
     },
-};
+    &[0x55, 0x11, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04],
+);
 
 /// The differences between the two commands.
 struct Header {

@@ -1,32 +1,18 @@
 //! MODE SENSE(6) and MODE SENSE(10) (SPC-4 6.11, 6.12).
 
 use super::{Mode, Page, pages_of};
-use crate::scsi::operations::{Access, OnAttention, Operation, Reach};
+use crate::scsi::operations::{Access, Operation, unready};
 use crate::scsi::{Cdb, LogicalUnit, LuConfig, Outcome, Request, Sense, Step};
 
-pub(in crate::scsi) const MODE_SENSE_6: Operation = Operation {
-    name: "MODE SENSE(6)",
-    opcode: 0x1a,
-    service_action: None,
-    usage: &[0x1a, 0x08, 0xff, 0xff, 0xff, 0x04],
-    access: Access::Exclusive,
-    attention: OnAttention::Report,
-    needs_ready: false,
-    reach: Reach::Standby,
-    run: mode_sense_6,
-};
+pub(in crate::scsi) const MODE_SENSE_6: Operation =
+    unready("MODE SENSE(6)", Access::Exclusive, mode_sense_6, &[0x1a, 0x08, 0xff, 0xff, 0xff, 0x04]);
 
-pub(in crate::scsi) const MODE_SENSE_10: Operation = Operation {
-    name: "MODE SENSE(10)",
-    opcode: 0x5a,
-    service_action: None,
-    usage: &[0x5a, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0x04],
-    access: Access::Exclusive,
-    attention: OnAttention::Report,
-    needs_ready: false,
-    reach: Reach::Standby,
-    run: mode_sense_10,
-};
+pub(in crate::scsi) const MODE_SENSE_10: Operation = unready(
+    "MODE SENSE(10)",
+    Access::Exclusive,
+    mode_sense_10,
+    &[0x5a, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0x04],
+);
 
 const ALL_PAGES: u8 = 0x3f;
 const ALL_SUBPAGES: u8 = 0xff;

@@ -26,7 +26,6 @@ pub(in crate::scsi) enum Registered {
 }
 
 impl Reservations {
-    /// The rights of `nexus`.
     pub(in crate::scsi) fn standing(&self, nexus: &ItNexus) -> ReservationRights {
         if self.legacy.as_ref().is_some_and(|holder| holder != nexus) {
             return ReservationRights::BehindLegacy;

@@ -2,7 +2,7 @@
 
 use super::Reservations;
 use crate::scsi::change::Change;
-use crate::scsi::operations::{Access, OnAttention, Operation, Reach};
+use crate::scsi::operations::{Access, Operation, Reach, Run, unready};
 use crate::scsi::{ItNexus, LogicalUnit, Request, Sense, Status, Step};
 
 /// The four commands.
@@ -21,23 +21,8 @@ pub(in crate::scsi) const LEGACY: [Operation; 4] = [
     }),
 ];
 
-const fn operation(
-    name: &'static str,
-    access: Access,
-    usage: &'static [u8],
-    run: crate::scsi::operations::Run,
-) -> Operation {
-    Operation {
-        name,
-        opcode: usage[0],
-        service_action: None,
-        usage,
-        access,
-        attention: OnAttention::Report,
-        needs_ready: false,
-        reach: Reach::Active,
-        run,
-    }
+const fn operation(name: &'static str, access: Access, usage: &'static [u8], run: Run) -> Operation {
+    Operation { reach: Reach::Active, ..unready(name, access, run, usage) }
 }
 
 /// Which of the two commands.

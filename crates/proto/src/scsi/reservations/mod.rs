@@ -54,28 +54,21 @@ pub(in crate::scsi) struct Reservation {
     pub(in crate::scsi) holder: Option<ItNexus>,
 }
 
-/// The types of persistent reservations (SPC-4, PERSISTENT RESERVE IN). The scope is always the unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[repr(u8)]
-pub(in crate::scsi) enum Kind {
-    WriteExclusive = 1,
-    ExclusiveAccess = 3,
-    WriteExclusiveRegistrantsOnly = 5,
-    ExclusiveAccessRegistrantsOnly = 6,
-    WriteExclusiveAllRegistrants = 7,
-    ExclusiveAccessAllRegistrants = 8,
+base::listed! {
+    /// The types of persistent reservations (SPC-4, PERSISTENT RESERVE IN). The scope is always the unit.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[repr(u8)]
+    pub(in crate::scsi) enum Kind {
+        WriteExclusive = 1,
+        ExclusiveAccess = 3,
+        WriteExclusiveRegistrantsOnly = 5,
+        ExclusiveAccessRegistrantsOnly = 6,
+        WriteExclusiveAllRegistrants = 7,
+        ExclusiveAccessAllRegistrants = 8,
+    }
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 6] = [
-        Kind::WriteExclusive,
-        Kind::ExclusiveAccess,
-        Kind::WriteExclusiveRegistrantsOnly,
-        Kind::ExclusiveAccessRegistrantsOnly,
-        Kind::WriteExclusiveAllRegistrants,
-        Kind::ExclusiveAccessAllRegistrants,
-    ];
-
     /// The type with this code.
     pub(in crate::scsi) fn from_code(code: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == code)
@@ -138,7 +131,6 @@ impl Reservations {
         }
     }
 
-    /// Whether `nexus` holds the persistent reservation.
     fn is_holder(&self, nexus: &ItNexus) -> bool {
         self.reservation.as_ref().is_some_and(|reservation| match &reservation.holder {
             Some(holder) => holder == nexus,

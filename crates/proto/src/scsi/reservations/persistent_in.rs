@@ -1,7 +1,7 @@
 //! PERSISTENT RESERVE IN (SPC-4): answered from this core's state.
 
 use super::{Kind, Reservations, transport_id};
-use crate::scsi::operations::{Access, OnAttention, Operation, Reach, Run};
+use crate::scsi::operations::{Access, Operation, Run, unready};
 use crate::scsi::{LogicalUnit, Outcome, Request, Sense, Step};
 
 /// The four service actions.
@@ -25,17 +25,7 @@ const fn operation(action: u8, name: &'static str, run: Run) -> Operation {
         [0x5e, 0x02, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04],
         [0x5e, 0x03, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04],
     ];
-    Operation {
-        name,
-        opcode: 0x5e,
-        service_action: Some(action),
-        usage: &USAGE[action as usize],
-        access: Access::Status,
-        attention: OnAttention::Report,
-        needs_ready: false,
-        reach: Reach::Standby,
-        run,
-    }
+    Operation { service_action: Some(action), ..unready(name, Access::Status, run, &USAGE[action as usize]) }
 }
 
 fn answer(
@@ -55,7 +45,6 @@ fn with_header(reservations: &Reservations, list: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// READ KEYS.
 fn read_keys(reservations: &Reservations) -> Vec<u8> {
     let keys: Vec<u8> = reservations.registrations.values().flat_map(|key| key.to_be_bytes()).collect();
     with_header(reservations, &keys)
@@ -90,7 +79,6 @@ fn type_bit(kind: Kind) -> u8 {
     }
 }
 
-/// READ FULL STATUS.
 fn read_full_status(reservations: &Reservations) -> Vec<u8> {
     let mut list = Vec::new();
     for (nexus, key) in &reservations.registrations {

@@ -2,7 +2,7 @@
 
 use super::{Kind, transport_id};
 use crate::scsi::change::Change;
-use crate::scsi::operations::{Access, OnAttention, Operation, Reach, Run};
+use crate::scsi::operations::{Access, Operation, unready};
 use crate::scsi::sense::code;
 use crate::scsi::{Cdb, InitiatorPort, ItNexus, LogicalUnit, RelativePort, Request, Sense, Step, data_out};
 
@@ -29,18 +29,7 @@ pub(in crate::scsi) const PERSISTENT_RESERVE_OUT: [Operation; COUNT] = {
         }
         usage
     };
-    const RUN: Run = persistent_reserve_out;
-    let mut rows = [Operation {
-        name: "",
-        opcode: 0x5f,
-        service_action: None,
-        usage: &[],
-        access: Access::PersistentOut,
-        attention: OnAttention::Report,
-        needs_ready: false,
-        reach: Reach::Standby,
-        run: RUN,
-    }; COUNT];
+    let mut rows = [unready("", Access::PersistentOut, persistent_reserve_out, &USAGE[0]); COUNT];
     let mut action = 0;
     while action < COUNT {
         rows[action].name = NAMES[action];

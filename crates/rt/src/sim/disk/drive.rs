@@ -381,7 +381,6 @@ impl Drive {
         !self.under_way.is_empty()
     }
 
-    /// The number of the next change.
     pub(super) fn next_change(&self) -> u64 {
         self.unflushed_first + self.unflushed.len() as u64
     }

@@ -78,12 +78,9 @@ impl Disk {
     }
 
     /// See [`crate::Disk::check_new`].
-    ///
-    /// # Errors
-    /// As [`Disk::open`].
     pub fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
         let (universe, node) = universe::current();
-        universe.check_new_disk(node, path, size, reserve)
+        universe.shelf.borrow().check_new(node, path, size, reserve)
     }
 
     /// See [`crate::Disk::share`].
@@ -92,12 +89,9 @@ impl Disk {
     }
 
     /// See [`crate::Disk::remove`].
-    ///
-    /// # Errors
-    /// None: a simulated file system does not refuse it.
     pub fn remove(self, path: &Path) -> io::Result<()> {
         let (universe, node) = universe::current();
-        universe.remove_disk(node, path, self.file.disk);
+        universe.shelf.borrow_mut().remove_if(node, path, self.file.disk);
         Ok(())
     }
 
@@ -108,7 +102,7 @@ impl Disk {
 
     /// See [`crate::Disk::present_size`].
     pub fn present_size(&self) -> u64 {
-        universe::current().0.disk_size(self.file.disk)
+        universe::current().0.shelf.borrow().size(self.file.disk)
     }
 
     /// See [`crate::Disk::set_size`].
@@ -138,34 +132,22 @@ impl Disk {
     }
 
     /// See [`crate::Disk::read`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, DiskError> {
         self.check_range(offset, buf.len() as u64)?;
         self.operate(|reply| Operation::Read { offset, buf, early: false, reply }).await
     }
 
     /// See [`crate::Disk::write`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn write(&self, offset: u64, data: Chain, durability: Durability) -> Result<(), DiskError> {
         self.change(offset, Content::Data(data.contiguous()), durability, true).await
     }
 
     /// See [`crate::Disk::rewrite`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
         self.change(offset, Content::Data(data), Durability::Cached, false).await
     }
 
     /// See [`crate::Disk::flush`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn flush(&self) -> Result<(), DiskError> {
         self.check_latch()?;
         // The shelf fills in what the flush covers.
@@ -175,34 +157,25 @@ impl Disk {
     }
 
     /// See [`crate::Disk::zero`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         self.change(offset, Content::Zeros(len), Durability::Cached, true).await
     }
 
     /// See [`crate::Disk::allocated`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
         self.check_range(offset, len)?;
         let (universe, _) = universe::current();
-        let mut parts = universe.allocated(self.file.disk, offset, len).ok_or_else(gone)?;
+        let mut parts = universe.shelf.borrow().allocated(self.file.disk, offset, len).ok_or_else(gone)?;
         parts.truncate(max);
         Ok(parts)
     }
 
     /// See [`crate::Disk::knows_holes`].
     pub fn knows_holes(&self) -> bool {
-        universe::current().0.is_file(self.file.disk)
+        universe::current().0.shelf.borrow().is_file(self.file.disk)
     }
 
     /// See [`crate::Disk::allocate`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn allocate(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         self.check_range(offset, len)?;
         if self.file.read_only {
@@ -210,7 +183,7 @@ impl Disk {
         }
         self.check_latch()?;
         let (universe, node) = universe::current();
-        let time = universe.time_to_allocate(self.file.disk);
+        let time = universe.shelf.borrow_mut().time_to_allocate(self.file.disk);
         if !time.is_zero() {
             crate::sleep(time).await;
         }
@@ -220,7 +193,7 @@ impl Disk {
     /// See [`crate::Disk::room`].
     pub fn room(&self) -> Option<Room> {
         let (universe, node) = universe::current();
-        universe.room(node, self.file.disk).filter(|_| !self.is_reserved())
+        universe.shelf.borrow().room(node, self.file.disk).filter(|_| !self.is_reserved())
     }
 
     async fn change(

@@ -122,7 +122,6 @@ impl Shelf {
         drop(self.take(node, path));
     }
 
-    /// Removes the disk at `path` if it is this one.
     pub(in crate::sim) fn remove_if(&mut self, node: NodeId, path: &Path, disk: DiskNumber) {
         if self.paths.get(&(node, path.to_owned())) == Some(&disk) {
             self.remove(node, path);

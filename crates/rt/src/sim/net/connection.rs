@@ -112,7 +112,6 @@ impl End {
     }
 }
 
-/// A packet.
 #[derive(Debug)]
 pub(super) enum Packet {
     /// The answer of the handshake, and the answer to that.
@@ -127,6 +126,7 @@ pub(super) enum Packet {
 }
 
 /// One direction of a connection: the bytes between its sender and its receiver.
+#[derive(Default)]
 pub(super) struct Pipe {
     /// Packets on their way, with their arrival times.
     pub(super) packets: VecDeque<(u64, Packet)>,
@@ -152,18 +152,7 @@ pub(super) struct Pipe {
 
 impl Pipe {
     pub(super) fn new(window: u64) -> Pipe {
-        Pipe {
-            packets: VecDeque::new(),
-            last_arrival: 0,
-            scheduled: false,
-            blocked: false,
-            used: 0,
-            owed: 0,
-            unacknowledged: false,
-            progress: 0,
-            timing: false,
-            window,
-        }
+        Pipe { window, ..Pipe::default() }
     }
 
     pub(super) fn is_stalled(&self) -> bool {

@@ -47,9 +47,6 @@ impl Listener {
     }
 
     /// See [`crate::Listener::accept`].
-    ///
-    /// # Errors
-    /// None while the listener lives.
     pub async fn accept(&self) -> io::Result<(DetachedStream, SocketAddr)> {
         let accepted = poll_fn(|context| with_net(|net, _, _| net.poll_accept(self.id(), context))).await?;
         let stream = DetachedStream { token: accepted.token, local: accepted.local, peer: accepted.peer };

@@ -74,7 +74,6 @@ impl Links {
         address.is_loopback() || address.is_unspecified() || self.addresses.get(&address) == Some(&node)
     }
 
-    /// The place of `address`, seen from `node`.
     pub(super) fn place(&self, node: NodeId, address: IpAddr) -> Place {
         let node = if address.is_loopback() { Some(node) } else { self.addresses.get(&address).copied() };
         Place { node, address }

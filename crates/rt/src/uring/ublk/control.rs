@@ -71,9 +71,6 @@ pub struct Control {
 
 impl Control {
     /// Checks whether this kernel has ublk, and one that is new enough.
-    ///
-    /// # Errors
-    /// See [`ControlError`].
     pub fn open() -> Result<Control, ControlError> {
         let file = File::options().read(true).write(true).open(PATH).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => ControlError::NoDriver,
@@ -129,9 +126,6 @@ impl Control {
     }
 
     /// Sets the properties of the disk, before it is started.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn set_parameters(&mut self, device: u32, parameters: &Parameters) -> Result<(), ControlError> {
         let mut bytes = parameters.encode();
         self.command(abi::SET_PARAMETERS, device, 0, &mut bytes).map_err(failed("set the parameters of"))
@@ -139,9 +133,6 @@ impl Control {
 
     /// Creates the disk. Waits until all slots wait for requests; meanwhile the requests of the partition
     /// scan must be served.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn start(&mut self, device: u32) -> Result<(), ControlError> {
         let process = u64::from(std::process::id());
         self.command(abi::START, device, process, &mut []).map_err(failed("start"))
@@ -149,9 +140,6 @@ impl Control {
 
     /// Removes the disk: writes back the page cache, waits for requests under way, and then informs all
     /// slots.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn stop(&mut self, device: u32) -> Result<(), ControlError> {
         self.command(abi::STOP, device, 0, &mut []).map_err(failed("stop"))
     }
@@ -160,9 +148,6 @@ impl Control {
     ///
     /// While another process has it open, its number is not reused. An older kernel waits for such processes,
     /// without limit.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn delete(&mut self, device: u32) -> Result<(), ControlError> {
         let mut deleted = self.command(abi::DELETE_LATER, device, 0, &mut []);
         if let Err(error) = &deleted
@@ -182,9 +167,6 @@ impl Control {
     }
 
     /// Informs all users that the disk has another size, in bytes.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn resize(&mut self, device: u32, size: u64) -> Result<(), ControlError> {
         self.command(abi::UPDATE_SIZE, device, size / abi::SECTOR_BYTES, &mut []).map_err(failed("resize"))
     }

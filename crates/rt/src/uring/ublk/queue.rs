@@ -97,9 +97,6 @@ impl Queue {
     }
 
     /// The data of a write.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn take_data(&self, request: &Request) -> io::Result<Buf> {
         let mut data = Buf::uncleared(request.len.min(u64::from(abi::REQUEST_BYTES_MAX)) as usize);
         self.file.read_exact_at(&mut data, abi::data_offset(request.slot))?;
@@ -107,9 +104,6 @@ impl Queue {
     }
 
     /// Passes the data of a read.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn give_data(&self, request: &Request, data: &[u8]) -> io::Result<()> {
         self.file.write_all_at(data, abi::data_offset(request.slot))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ::node::NotRunning;
 use ::node::events::Event as Happened;
 use api::{ProvedBy, REQUEST_HEADER};
-use axum::extract::{MatchedPath, Request, State as Extracted};
+use axum::extract::{MatchedPath, Request};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -27,11 +27,7 @@ const AUDIT_AGAIN_SECONDS: u64 = 10;
 
 /// Admits callers with the required role. Writes the changes of authenticated callers to the audit log,
 /// whether done or refused.
-pub(in crate::http) async fn pass(
-    Extracted(state): Extracted<State>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(in crate::http) async fn pass(state: State, mut request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let needed = route.as_deref().and_then(|route| need(request.method(), route));
     let role = match needed {

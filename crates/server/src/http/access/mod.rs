@@ -73,9 +73,6 @@ pub struct Access {
 
 impl Access {
     /// Opens the audit log, and draws the local token.
-    ///
-    /// # Errors
-    /// A thread cannot be started.
     pub fn start(opening: &Opening) -> io::Result<Access> {
         Ok(Access {
             audit: Audit::open(&opening.data_dir.join("audit"))?,

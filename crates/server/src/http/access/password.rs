@@ -41,9 +41,6 @@ enum Work {
 
 impl Passwords {
     /// Starts the thread, which ends when the last clone is dropped.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
     pub(in crate::http) fn start() -> io::Result<Passwords> {
         let (work, waiting) = sync_channel(WAITING_MAX);
         std::thread::Builder::new().name("passwords".into()).spawn(move || run(&waiting))?;

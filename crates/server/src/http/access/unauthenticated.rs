@@ -45,25 +45,16 @@ impl Default for Unauthenticated {
 
 impl Unauthenticated {
     /// Checks that the node runs.
-    ///
-    /// # Errors
-    /// The node does not run.
     pub(super) async fn health(&self, state: &State) -> Result<(), Refusal> {
         self.health.get(|| state.call(|_| async { Ok(()) })).await
     }
 
     /// Whether there was ever a user; `None`: it is not known yet.
-    ///
-    /// # Errors
-    /// The node does not run.
     pub(super) async fn is_set_up(&self, state: &State) -> Result<Option<bool>, Refusal> {
         self.set_up.get(|| state.call(|control| async move { Ok(control.is_set_up()) })).await
     }
 
     /// Whether this token exists, as of the last lookup. It may have been deleted or have expired since.
-    ///
-    /// # Errors
-    /// The node does not run.
     pub(super) async fn may_have(&self, state: &State, id: &str, secret: &str) -> Result<bool, Refusal> {
         let is_known = || lock(&self.known).get(id).is_some_and(|digest| digest.is_of(secret));
         if is_known() {

@@ -10,7 +10,6 @@ use std::rc::Rc;
 
 use ::node::Control;
 use api::{AuditEntry, List, ProvedBy};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use terms::clock::unix_now;
@@ -21,7 +20,7 @@ use self::writer::Writer;
 use super::input::{Parameters, limit_of, skip_of};
 use super::inquiries::{self, Unanswered};
 use super::peers::{self, QueriedNodes, Theirs, Whose};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 
 /// The number of entries of a response: the default, and the maximum.
@@ -50,9 +49,6 @@ pub(super) struct Deed {
 
 impl Audit {
     /// The log in this directory. If it cannot be opened, [`Audit::trouble`] reports it.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
     pub(super) fn open(directory: &Path) -> io::Result<Audit> {
         Ok(Audit { writer: Writer::start(directory)?, directory: directory.to_owned() })
     }
@@ -157,10 +153,7 @@ pub(super) struct Window {
         (status = INTERNAL_SERVER_ERROR, description = "`audit_unreadable`"),
     ),
 )]
-pub(super) async fn list(
-    Extracted(state): Extracted<State>,
-    Parameters(window): Parameters<Window>,
-) -> Result<axum::Json<List<AuditEntry>>, Refusal> {
+pub(super) async fn list(state: State, Parameters(window): Parameters<Window>) -> Reply<List<AuditEntry>> {
     let Window { limit, before, until, skip, node } = window;
     let asked = Whose { node }.asked()?;
     if asked == QueriedNodes::All && before.is_some() {

@@ -44,9 +44,6 @@ struct State {
 
 impl Writer {
     /// Starts the thread, which opens the log in this directory.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
     pub(super) fn start(directory: &Path) -> io::Result<Writer> {
         let (work, waiting) = sync_channel(WAITING_MAX);
         let state = Arc::new(Mutex::new(State::default()));

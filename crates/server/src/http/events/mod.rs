@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use ::node::Control;
 use ::node::events::{Code, Event as Happened, Severity, Taken};
 use api::Events;
-use axum::extract::State as Extracted;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, Json};
@@ -30,7 +29,7 @@ use super::guard::Peer;
 use super::input::{Parameters, limit_of, skip_of};
 use super::inquiries::{self, Unanswered};
 use super::peers::{self, QueriedNodes, Whose};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
 
@@ -261,10 +260,7 @@ impl Question {
         (status = OK, description = "Events", body = Events),
     ),
 )]
-pub(super) async fn list(
-    Extracted(state): Extracted<State>,
-    Parameters(window): Parameters<Window>,
-) -> Result<Json<Events>, Refusal> {
+pub(super) async fn list(state: State, Parameters(window): Parameters<Window>) -> Reply<Events> {
     let asked = Whose { node: window.node.clone() }.asked()?;
     let question = Question::of(&window, asked)?;
     if asked == QueriedNodes::This {
@@ -351,7 +347,7 @@ pub(super) struct Beginning {
     ),
 )]
 pub(super) async fn follow(
-    Extracted(state): Extracted<State>,
+    state: State,
     Extension(caller): Extension<Caller>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,

@@ -52,7 +52,6 @@ pub(in crate::http) struct Page {
 
 struct Remembered {
     events: VecDeque<Event>,
-    /// The number of the node.
     node: u16,
     /// The number of the next event.
     next: u64,

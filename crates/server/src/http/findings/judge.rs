@@ -113,7 +113,6 @@ pub(super) enum Resync {
     Unknown,
 }
 
-/// A copy and its volume.
 pub(super) type Copy<'a> = (&'a Volume, &'a VolumeCopy);
 
 /// A pool with less free space than this is nearly full.
@@ -244,7 +243,6 @@ fn is_well(pool: &Pool) -> bool {
     matches!(pool.state, PoolState::Online | PoolState::Exported)
 }
 
-/// Whether the report is about the state of this pool.
 fn is_about(report: &Report, pool: &Pool) -> bool {
     let of_pool = match &report.fault {
         OwnFault::Node(

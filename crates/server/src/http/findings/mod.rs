@@ -18,14 +18,13 @@ use std::sync::Arc;
 
 use ::node::Control;
 use api::{ClusterNode, Finding, List, RecordPlace};
-use axum::extract::State as Extracted;
 
 pub use self::identity::severity_of;
 use self::judge::{Observed, judge};
 pub use self::own::Opened;
 pub(super) use self::own::reports;
 use super::peers::{self, QueriedNodes};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 use super::{cluster, node, pools, volumes};
 
@@ -38,7 +37,7 @@ use super::{cluster, node, pools, volumes};
         (status = OK, description = "All of them", body = List<Finding>),
     ),
 )]
-pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Finding>>, Refusal> {
+pub(super) async fn list(state: State) -> Reply<List<Finding>> {
     let observed = observe(&state).await?;
     let found = judge(&observed).into_iter();
     Ok(axum::Json(List::of(found.map(|found| words::told(&found, &observed.nodes)).collect())))

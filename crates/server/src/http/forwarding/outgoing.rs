@@ -6,7 +6,7 @@ use ::node::Control;
 use ::node::control::{self, ForwardOutcome, NotBegun};
 use api::Candidate;
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequestParts, RawPathParams, Request, State as Extracted};
+use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
@@ -36,11 +36,7 @@ enum About {
 
 /// Forwards calls that this node cannot execute, because it has no copy of the volume or is not the named
 /// node.
-pub(in crate::http) async fn forward(
-    Extracted(state): Extracted<State>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(in crate::http) async fn forward(state: State, request: Request, next: Next) -> Response {
     let Some(call) = call_of(&request) else { return next.run(request).await };
     let may_name = OF_NODES.contains(&call) || AT_NODES.contains(&call);
     let node = node_param::named(request.uri()).filter(|_| may_name);

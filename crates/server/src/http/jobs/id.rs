@@ -13,17 +13,14 @@ pub(in crate::http) fn of_verification(volume: VolumeId, node: u16) -> String {
     format!("verify.{volume}.{node}")
 }
 
-/// The ID of a scrub of a volume by a node.
 pub(in crate::http) fn of_scrub(volume: VolumeId, node: u16) -> String {
     format!("scrub.{volume}.{node}")
 }
 
-/// The ID of the conversion of a node's copy of a volume.
 pub(in crate::http) fn of_conversion(volume: VolumeId, node: u16) -> String {
     format!("convert.{volume}.{node}")
 }
 
-/// The ID of a change of a node.
 pub(in crate::http) fn of_change(number: u64, node: u16) -> String {
     format!("change.{number}.{node}")
 }

@@ -18,7 +18,6 @@ use ::node::member::CopiesStatus;
 use ::node::{Control, VolumeId};
 use api::{DryRun, Job, JobKind, JobState, List};
 use axum::Extension;
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -32,7 +31,7 @@ use super::access::Caller;
 use super::dry_run::DryRunParam;
 use super::input::{Parameters, Segments};
 use super::peers::{ENDED_JOBS, JOBS, Whose, gather};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 
 /// Which jobs.
@@ -63,9 +62,9 @@ pub(super) struct Which {
     ),
 )]
 pub(super) async fn list(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(Which { node, ended }): Parameters<Which>,
-) -> Result<axum::Json<List<Job>>, Refusal> {
+) -> Reply<List<Job>> {
     let asked = Whose { node }.asked()?;
     let kind = if ended { ENDED_JOBS } else { JOBS };
     let known = move |control: Rc<Control>, is_asked: bool| async move {
@@ -92,10 +91,7 @@ pub(super) async fn list(
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`: it belongs to another node, which is unreachable"),
     ),
 )]
-pub(super) async fn show(
-    Extracted(state): Extracted<State>,
-    Segments(id): Segments<String>,
-) -> Result<axum::Json<Job>, Refusal> {
+pub(super) async fn show(state: State, Segments(id): Segments<String>) -> Reply<Job> {
     Ok(axum::Json(find(&state, &id).await?))
 }
 
@@ -113,7 +109,7 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn cancel(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(id): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
@@ -171,10 +167,10 @@ pub(super) async fn cancel(
     ),
 )]
 pub(super) async fn pause(
-    Extracted(state): Extracted<State>,
+    state: State,
     Extension(caller): Extension<Caller>,
     Segments(id): Segments<String>,
-) -> Result<axum::Json<Job>, Refusal> {
+) -> Reply<Job> {
     let job = find_under_way(&state, &id).await?;
     if job.paused.is_some() {
         return Ok(axum::Json(job));
@@ -199,10 +195,7 @@ pub(super) async fn pause(
         (status = CONFLICT, description = "`job_not_pausable`: it is not a resync; `job_ended`; `forked`, `changed_meanwhile`"),
     ),
 )]
-pub(super) async fn resume(
-    Extracted(state): Extracted<State>,
-    Segments(id): Segments<String>,
-) -> Result<axum::Json<Job>, Refusal> {
+pub(super) async fn resume(state: State, Segments(id): Segments<String>) -> Reply<Job> {
     let job = find_under_way(&state, &id).await?;
     if job.paused.is_none() {
         let is_sync = matches!(job.kind, JobKind::Sync | JobKind::AddCopy | JobKind::MoveCopy);
@@ -264,7 +257,6 @@ async fn find_under_way(state: &State, id: &str) -> Result<Job, Refusal> {
 /// The jobs that this node knows.
 #[derive(Default)]
 struct Known {
-    /// This node's number.
     node: u16,
     /// Volumes of the cluster with jobs on their copies.
     volumes: Vec<CopiesStatus>,

@@ -105,9 +105,6 @@ impl Others {
 }
 
 /// The next message; never returns without a follower.
-///
-/// # Errors
-/// [`Gone`]: there will be no more messages.
 pub(super) async fn next(follower: &mut Follower) -> Result<Arc<PeerMessage>, Gone> {
     let Some(follower) = follower else { return std::future::pending().await };
     loop {

@@ -11,7 +11,6 @@ use api::{
     Role, SetUp, WhoAmI,
 };
 use axum::Extension;
-use axum::extract::State as Extracted;
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use terms::clock::unix_now;
@@ -24,7 +23,7 @@ use crate::http::audit::Deed;
 use crate::http::events::LOGIN_THROTTLED;
 use crate::http::guard::Peer;
 use crate::http::input::Json;
-use crate::http::refusal::{Refusal, was_not_looked_at};
+use crate::http::refusal::{Refusal, Reply, was_not_looked_at};
 use crate::http::state::State;
 
 /// A `Set-Cookie` header that sets or deletes the cookie.
@@ -37,9 +36,7 @@ const SETUP_TOKEN_INVALID: &str = "setup_token_invalid";
     get, path = "/v1/access/state", tag = "access", operation_id = "access_state",
     responses((status = OK, description = "Whether the first user needs to be created", body = AccessState)),
 )]
-pub(in crate::http) async fn state(
-    Extracted(state): Extracted<State>,
-) -> Result<axum::Json<AccessState>, Refusal> {
+pub(in crate::http) async fn state(state: State) -> Reply<AccessState> {
     let set_up = state.access.is_set_up(&state).await?;
     Ok(axum::Json(AccessState { setup_needed: set_up == Some(false), cluster: state.name.clone() }))
 }
@@ -61,7 +58,7 @@ pub(in crate::http) async fn state(
     ),
 )]
 pub(in crate::http) async fn set_up(
-    Extracted(state): Extracted<State>,
+    state: State,
     Extension(peer): Extension<Peer>,
     Json(SetUp { token, name, password }): Json<SetUp>,
 ) -> Result<(StatusCode, Cookie, axum::Json<LoggedIn>), Refusal> {
@@ -142,7 +139,7 @@ pub(super) async fn hashed(state: &State, field: &'static str, password: String)
     ),
 )]
 pub(in crate::http) async fn log_in(
-    Extracted(state): Extracted<State>,
+    state: State,
     Extension(peer): Extension<Peer>,
     Json(Login { name, password }): Json<Login>,
 ) -> Result<(Cookie, axum::Json<LoggedIn>), Refusal> {
@@ -208,7 +205,7 @@ fn busy(_: TooMany) -> Refusal {
     responses((status = NO_CONTENT, description = "The user is logged out")),
 )]
 pub(in crate::http) async fn log_out(
-    Extracted(state): Extracted<State>,
+    state: State,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> (StatusCode, Cookie) {
@@ -245,7 +242,7 @@ pub(in crate::http) async fn who_am_i(Extension(caller): Extension<Caller>) -> a
     ),
 )]
 pub(in crate::http) async fn change_password(
-    Extracted(state): Extracted<State>,
+    state: State,
     Extension(peer): Extension<Peer>,
     Extension(caller): Extension<Caller>,
     Json(PasswordChange { old, new }): Json<PasswordChange>,

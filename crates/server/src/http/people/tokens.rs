@@ -7,7 +7,6 @@ use ::node::access::HostName;
 use ::node::control::{self, ControlError};
 use api::{ApiToken, ApiTokenCreate, ApiTokenMade, DryRun, List};
 use axum::Extension;
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use terms::clock::unix_now;
@@ -15,7 +14,7 @@ use terms::clock::unix_now;
 use crate::http::access::{Caller, Digested, draw, draw_id, kept_role, shown_role, token_text};
 use crate::http::dry_run::{self, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
-use crate::http::refusal::Refusal;
+use crate::http::refusal::{Refusal, Reply};
 use crate::http::state::State;
 
 /// The longest validity of a token that expires: ten years.
@@ -23,9 +22,7 @@ const VALID_SECONDS_MAX: u64 = 10 * 366 * 24 * 60 * 60;
 
 /// All tokens of the cluster, without their secrets.
 #[utoipa::path(get, path = "/v1/tokens", tag = "access", operation_id = "list_tokens", responses((status = OK, description = "All of them", body = List<ApiToken>)))]
-pub(in crate::http) async fn list(
-    Extracted(state): Extracted<State>,
-) -> Result<axum::Json<List<ApiToken>>, Refusal> {
+pub(in crate::http) async fn list(state: State) -> Reply<List<ApiToken>> {
     let tokens = state.call(|control| async move { Ok(control.api_tokens()) }).await?;
     Ok(axum::Json(List::of(tokens.into_iter().map(shown).collect())))
 }
@@ -41,7 +38,7 @@ pub(in crate::http) async fn list(
     ),
 )]
 pub(in crate::http) async fn create(
-    Extracted(state): Extracted<State>,
+    state: State,
     Extension(caller): Extension<Caller>,
     Json(ApiTokenCreate { name, role, valid_seconds }): Json<ApiTokenCreate>,
 ) -> Result<(StatusCode, axum::Json<ApiTokenMade>), Refusal> {
@@ -77,7 +74,7 @@ pub(in crate::http) async fn create(
     ),
 )]
 pub(in crate::http) async fn delete(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(id): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::control::{self, UserChange as Change};
 use api::{DryRun, List, Role, User, UserChange, UserCreate};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
@@ -13,14 +12,12 @@ use super::login::{hashed, new_user};
 use crate::http::access::{kept_role, shown_role};
 use crate::http::dry_run::{self, Answer, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
-use crate::http::refusal::Refusal;
+use crate::http::refusal::{Refusal, Reply};
 use crate::http::state::State;
 
 /// All users of the cluster, by name.
 #[utoipa::path(get, path = "/v1/users", tag = "access", operation_id = "list_users", responses((status = OK, description = "All of them", body = List<User>)))]
-pub(in crate::http) async fn list(
-    Extracted(state): Extracted<State>,
-) -> Result<axum::Json<List<User>>, Refusal> {
+pub(in crate::http) async fn list(state: State) -> Reply<List<User>> {
     let users = state.call(|control| async move { Ok(control.users()) }).await?;
     Ok(axum::Json(List::of(users.into_iter().map(shown).collect())))
 }
@@ -36,7 +33,7 @@ pub(in crate::http) async fn list(
     ),
 )]
 pub(in crate::http) async fn create(
-    Extracted(state): Extracted<State>,
+    state: State,
     Json(UserCreate { name, role, password }): Json<UserCreate>,
 ) -> Result<(StatusCode, axum::Json<User>), Refusal> {
     let set_up = state.call(|control| async move { Ok(control.is_set_up()) }).await?;
@@ -66,11 +63,11 @@ pub(in crate::http) async fn create(
     ),
 )]
 pub(in crate::http) async fn change(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(UserChange { role, password }): Json<UserChange>,
-) -> Result<axum::Json<Answer<User>>, Refusal> {
+) -> Reply<Answer<User>> {
     let has_other_password = password.is_some();
     let password = match password {
         Some(password) => Some(hashed(&state, "password", password).await?),
@@ -107,7 +104,7 @@ fn would_change(user: &User, role: Option<Role>, has_other_password: bool) -> Ve
     ),
 )]
 pub(in crate::http) async fn delete(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {

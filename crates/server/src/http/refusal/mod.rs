@@ -29,6 +29,9 @@ pub struct Refusal {
     job: Option<String>,
 }
 
+/// What a handler answers: JSON, unless it refuses.
+pub(super) type Reply<T> = Result<axum::Json<T>, Refusal>;
+
 /// The code of a refusal, attached to its response for the audit log.
 #[derive(Clone, Debug)]
 pub(super) struct RefusalCode(pub(super) String);

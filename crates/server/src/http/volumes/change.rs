@@ -6,7 +6,6 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::control::{ControlError, SpaceChange, VolumeStatus};
 use api::{Candidate, ClusterNode, Compression, DryRun, Missing, Pool, Volume, VolumeChange, VolumeKind};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use base::ByteLen;
 
@@ -16,7 +15,7 @@ use crate::http::dry_run::{Answer, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::peers::{self, POOLS, VOLUMES};
 use crate::http::pools;
-use crate::http::refusal::Refusal;
+use crate::http::refusal::{Refusal, Reply};
 use crate::http::state::State;
 
 /// Grows or renames a volume, or changes its compression or how it shares the space of its pool, while it is
@@ -37,11 +36,11 @@ use crate::http::state::State;
     ),
 )]
 pub(in crate::http) async fn change(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(change): Json<VolumeChange>,
-) -> Result<axum::Json<Answer<Volume>>, Refusal> {
+) -> Reply<Answer<Volume>> {
     if dry_run {
         return Ok(axum::Json(Answer::Would(would_change(&state, name, change).await?)));
     }

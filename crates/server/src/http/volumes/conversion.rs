@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use ::node::Control;
 use api::{Candidate, DryRun, Volume, VolumeConvert, VolumeKind};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::ByteLen;
@@ -40,7 +39,7 @@ const FOLLOW_LATER: [&str; 2] = ["node_down", "node_unanswered"];
     ),
 )]
 pub(in crate::http) async fn convert(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(VolumeConvert { kind }): Json<VolumeConvert>,

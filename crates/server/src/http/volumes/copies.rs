@@ -9,7 +9,6 @@ use terms::same_names::same_names;
 
 use crate::http::since::since;
 
-/// The copies of a volume as the API shows them.
 pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec<VolumeCopy> {
     let here = status.here.map(|(slot, _)| slot.index());
     let copies = status.entry.copies.iter().map(|copy| VolumeCopy {

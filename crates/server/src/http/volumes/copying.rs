@@ -5,7 +5,6 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::control::{AddedCopy, ControlError, VolumeStatus};
 use api::{CopyCreate, DryRun, Volume, VolumeCreate};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::ByteLen;
@@ -37,7 +36,7 @@ use crate::http::state::State;
     ),
 )]
 pub(in crate::http) async fn add_copy(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(copy): Json<CopyCreate>,
@@ -124,7 +123,7 @@ async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result
     ),
 )]
 pub(in crate::http) async fn remove_copy(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments((name, node)): Segments<(String, u16)>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {

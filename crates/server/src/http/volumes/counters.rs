@@ -4,11 +4,10 @@ use std::rc::Rc;
 
 use ::node::{Control, Operation, UnitStats, bucket_bound};
 use api::{FlowCounters, LatencyBucket, VolumeCounters};
-use axum::extract::State as Extracted;
 
 use crate::http::input::{Parameters, Segments};
 use crate::http::node_param::OfNode;
-use crate::http::refusal::Refusal;
+use crate::http::refusal::Reply;
 use crate::http::state::State;
 
 /// I/O counters of a volume on a node: operations, bytes, and a latency histogram, since the node began to
@@ -24,10 +23,10 @@ use crate::http::state::State;
     ),
 )]
 pub(in crate::http) async fn show(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<VolumeCounters>, Refusal> {
+) -> Reply<VolumeCounters> {
     let count = move |control: Rc<Control>| async move {
         control.check_is_here(node)?;
         let id = control.volume(&name)?.info.id;

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::control::{MapSpec, NewVolume, Placement, Ranking};
 use api::{Candidate, DEFAULT_HOST, DryRun, List, Volume, VolumeCreate, VolumeKind, default_target};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{BlockSize, ByteLen};
@@ -39,7 +38,7 @@ use crate::http::{peers, pools};
     ),
 )]
 pub(in crate::http) async fn create(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(asked): Json<VolumeCreate>,
 ) -> Result<Response, Refusal> {
@@ -108,9 +107,6 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
 }
 
 /// The nodes that would get the copies: the best ones that have space.
-///
-/// # Errors
-/// Too few nodes are suitable, or a named one is not.
 fn taken<'a>(found: &'a [Candidate], ranking: &Ranking) -> Result<Vec<&'a Candidate>, Refusal> {
     let refused = |bad: &Candidate| {
         let code = bad.rule.clone().unwrap_or_default();
@@ -189,9 +185,6 @@ pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Resul
 }
 
 /// Parses a request for a volume, and checks it as far as possible without the node.
-///
-/// # Errors
-/// Fields that are invalid, or that contradict each other.
 fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     let block_size = BlockSize::from_bytes(new.block_size)
         .ok_or_else(|| Refusal::invalid("block_size", "block size must be 512 or 4096 bytes"))?;

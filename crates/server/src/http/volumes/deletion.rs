@@ -7,7 +7,6 @@ use ::node::control::{ControlError, VolumeStatus};
 use ::node::copies::VolumeEntry;
 use ::node::{Control, VolumeId};
 use api::DryRun;
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -48,7 +47,7 @@ pub(in crate::http) struct Deletion {
     ),
 )]
 pub(in crate::http) async fn delete(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(Deletion { force, dry_run }): Parameters<Deletion>,
 ) -> Result<Response, Refusal> {

@@ -24,7 +24,6 @@ use api::{
     ClusterNode, ClusterRecord, Compression, List, Missing, Volume, VolumeHealth, VolumeKind, VolumeMap,
     WhenFull,
 };
-use axum::extract::State as Extracted;
 use terms::loss::{Cluster, losses};
 use terms::same_names::same_names;
 
@@ -34,7 +33,7 @@ pub(super) use self::elsewhere::of_ids;
 use self::health::health;
 use super::input::Segments;
 use super::node::record;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 
 /// How long a call that starts a job waits for its end, so that small volumes need no second request.
@@ -47,7 +46,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// takes there. `missing` lists nodes that did not answer within two seconds: if no other node with a copy
 /// has reported a volume before, its `pool` is empty and its `used` is 0.
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes", responses((status = OK, description = "All of them", body = List<Volume>)))]
-pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Volume>>, Refusal> {
+pub(super) async fn list(state: State) -> Reply<List<Volume>> {
     all(&state).await.map(axum::Json)
 }
 
@@ -126,10 +125,7 @@ async fn nodes(control: &Control) -> Vec<ClusterNode> {
         (status = NOT_FOUND, description = "`volume_not_found`"),
     ),
 )]
-pub(super) async fn show(
-    Extracted(state): Extracted<State>,
-    Segments(name): Segments<String>,
-) -> Result<axum::Json<Volume>, Refusal> {
+pub(super) async fn show(state: State, Segments(name): Segments<String>) -> Reply<Volume> {
     let known = state.elsewhere.clone();
     let find = move |control: Rc<Control>| async move { found(control, known, &name).await };
     Ok(axum::Json(state.call(find).await?))

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::control;
 use api::{Scrub, ScrubState, VolumeScrub};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
@@ -13,7 +12,7 @@ use super::wait_for_end;
 use crate::http::input::{Parameters, Segments};
 use crate::http::jobs::id;
 use crate::http::node_param::OfNode;
-use crate::http::refusal::Refusal;
+use crate::http::refusal::{Refusal, Reply};
 use crate::http::state::State;
 
 /// Scrubs a volume on a node: reads everything in use from the node's disks while hosts use the volume, and
@@ -35,7 +34,7 @@ use crate::http::state::State;
     ),
 )]
 pub(in crate::http) async fn begin(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<Response, Refusal> {
@@ -68,10 +67,10 @@ pub(in crate::http) async fn begin(
     ),
 )]
 pub(in crate::http) async fn show(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<Scrub>, Refusal> {
+) -> Reply<Scrub> {
     let asked = name.clone();
     let last = move |control: Rc<Control>| async move { control.last_scrub(&asked) };
     let found = state.call_on(node, last).await?.ok_or_else(|| {

@@ -8,13 +8,12 @@ use ::node::control::{ForkDecision, PolicyChange};
 use ::node::copies;
 use ::node::member::{CopiesStatus, ForkState};
 use api::{ChosenPolicy, DryRun, ForkResolution, PolicyChoice, PolicyChosen, SplitBrainPolicy, VolumeFork};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::super::dry_run::{self, Answer, DryRunParam};
 use super::super::input::{Json, Parameters, Segments};
-use super::super::refusal::Refusal;
+use super::super::refusal::{Refusal, Reply};
 use super::super::state::State;
 
 /// Sets the split-brain policy of a volume: what a node does when no other node and no quorum is reachable.
@@ -34,11 +33,11 @@ use super::super::state::State;
     ),
 )]
 pub(in super::super) async fn set_split_brain_policy(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(choice): Json<PolicyChoice>,
-) -> Result<axum::Json<Answer<PolicyChosen>>, Refusal> {
+) -> Reply<Answer<PolicyChosen>> {
     let PolicyChoice { policy, accept_split_brain, by } = choice;
     let policy = match policy {
         SplitBrainPolicy::Prefer => copies::SplitBrainPolicy::Prefer,
@@ -109,7 +108,7 @@ fn would_choose(volume: &str, policy: copies::SplitBrainPolicy, change: PolicyCh
     ),
 )]
 pub(in super::super) async fn resolve_fork(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(volume): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(ForkResolution { keep, discard_other }): Json<ForkResolution>,

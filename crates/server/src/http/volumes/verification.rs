@@ -7,7 +7,6 @@ use ::node::VolumeId;
 use ::node::control;
 use ::node::member::CopiesStatus;
 use api::{Comparison, Difference, Verification, VerificationState};
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use terms::clock::unix_now;
@@ -16,7 +15,7 @@ use super::wait_for_end;
 use crate::http::input::{Parameters, Segments};
 use crate::http::jobs::id;
 use crate::http::node_param::OfNode;
-use crate::http::refusal::Refusal;
+use crate::http::refusal::{Refusal, Reply};
 use crate::http::state::State;
 
 /// Verifies a volume: compares its copies that are in sync, by SHA-256, while hosts use it.
@@ -36,7 +35,7 @@ use crate::http::state::State;
     ),
 )]
 pub(in crate::http) async fn begin(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<Response, Refusal> {
@@ -68,10 +67,10 @@ pub(in crate::http) async fn begin(
     ),
 )]
 pub(in crate::http) async fn show(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(name): Segments<String>,
     Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<Verification>, Refusal> {
+) -> Reply<Verification> {
     let asked = name.clone();
     let last = move |control: Rc<Control>| async move { control.verification(&asked) };
     let found = state.call_on(node, last).await?.ok_or_else(|| {

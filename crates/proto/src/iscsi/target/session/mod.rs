@@ -161,53 +161,30 @@ pub enum CloseReason {
     AbortTimeout,
 }
 
-/// What the driver must do.
+/// What the driver must do. The call that answers an event takes its `id`.
 #[derive(Debug)]
+#[allow(missing_docs)] // Fields are explained where their names do not.
 pub enum Event {
     /// Execute the command, and call [`Session::complete`].
     Command(Command),
-    /// Execute a task management function.
+    /// Execute a task management function. `lun` means nothing for target resets.
     ///
     /// Make sure that the commands in `abort` take no effect later (they were handed out and not answered;
     /// the session forgets them and ignores their completion). Apply the function to the unit, wait for a
     /// limited time while [`Session::awaits_data`] is true, and call [`Session::task_done`]. The response to
     /// a cold reset ends the session; end all other sessions of the target, too (RFC 7143 11.5.1).
-    Task {
-        /// Identifies the request in [`Session::task_done`].
-        id: CommandId,
-        /// The function.
-        function: TaskFunction,
-        /// The unit; meaningless for target resets.
-        lun: [u8; 8],
-        /// The commands of this session that are affected.
-        abort: Vec<CommandId>,
-    },
-    /// List the targets that this initiator may see, with [`Session::send_targets`].
-    SendTargets {
-        /// Identifies the request in [`Session::send_targets`].
-        id: CommandId,
-        /// The name of one target, or `None` for all. In a normal session, `None` is the session's own
-        /// target.
-        target: Option<String>,
-    },
-    /// The initiator logs out.
+    Task { id: CommandId, function: TaskFunction, lun: [u8; 8], abort: Vec<CommandId> },
+    /// List the targets that this initiator may see, with [`Session::send_targets`]: one by its name, or
+    /// all. In a normal session, `None` is the session's own target.
+    SendTargets { id: CommandId, target: Option<String> },
+    /// The initiator logs out; `None`: all of its connections.
     ///
     /// Make sure that no command that came on the connection takes effect later (the session forgets them and
     /// ignores their completion), and call [`Session::logout_done`].
-    Logout {
-        /// Identifies the request in [`Session::logout_done`].
-        id: CommandId,
-        /// The connection; `None`: all connections.
-        cid: Option<u16>,
-    },
+    Logout { id: CommandId, cid: Option<u16> },
     /// The connection has ended: send the remaining output, close it, and call
     /// [`Session::remove_connection`]. The session ignores the completion of commands that came on it.
-    Close {
-        /// The connection.
-        id: ConnectionId,
-        /// Why it ended.
-        reason: CloseReason,
-    },
+    Close { id: ConnectionId, reason: CloseReason },
     /// The session has ended, and ignores the completion of its commands. No event follows; the connections'
     /// last output can still be polled.
     End,
