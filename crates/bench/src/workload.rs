@@ -63,7 +63,7 @@ impl FromStr for Share {
     }
 }
 
-/// As in the option: `80/20`.
+// As in the option: `80/20`.
 base::shows!(Display for Share, |it| "{}/{}", it.requests, it.target);
 
 /// A pattern.

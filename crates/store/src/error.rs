@@ -110,7 +110,9 @@ pub enum StoreError {
     OnlyDisk { path: PathBuf },
     #[error("{path} is not leaving the pool: there is nothing to cancel")]
     NotLeaving { path: PathBuf },
-    #[error("{path} cannot be removed now, because {other} is leaving the pool: wait until that is complete, or cancel it")]
+    #[error(
+        "{path} cannot be removed now, because {other} is leaving the pool: wait until that is complete, or cancel it"
+    )]
     OtherDiskLeaving { path: PathBuf, other: PathBuf },
     #[error(
         "volume {volume} cannot be converted now, because {path} is leaving the pool: wait until that is complete, or cancel it"

@@ -2,7 +2,7 @@
 
 use super::path::segment;
 use super::{Client, Result};
-use crate::{DryRun, List, Snapshot, SnapshotChange, SnapshotCreate};
+use crate::{List, Snapshot, SnapshotChange, SnapshotCreate};
 
 /// Snapshots of volumes.
 impl Client {

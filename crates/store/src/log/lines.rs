@@ -101,8 +101,7 @@ impl Running {
         for snapshot in marks.hidden(branch) {
             let line = marks.line(branch, snapshot);
             let is_last = marks.heir_of_line(branch, line).snapshot == Some(snapshot);
-            if !(has(snapshot) || is_last && has(line)) || marks.children(branch, snapshot).next().is_none()
-            {
+            if !(has(snapshot) || is_last && has(line)) || marks.children(branch, snapshot).next().is_none() {
                 continue;
             }
             // Those that certainly need all of it, because they have nothing themselves.

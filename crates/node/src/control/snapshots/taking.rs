@@ -322,8 +322,9 @@ impl Control {
     async fn mark_here(&self, number: u32, volumes: Vec<(String, Option<u64>)>) -> Result<SnapshotAnswer> {
         let entry = self.preparing(number).await?;
         let of = |(id, epoch): (String, Option<u64>)| Some((VolumeId::parse(&id)?, epoch));
-        let volumes: Option<Arc<[(VolumeId, Option<u64>)]>> = volumes.into_iter().map(of).collect();
+        let volumes: Option<Vec<_>> = volumes.into_iter().map(of).collect();
         let volumes = volumes.ok_or(ControlError::Internal("a snapshot of a volume without identity"))?;
+        let volumes: Arc<[_]> = volumes.into();
         let (id, time) = (pool_number(self.reconciler()?.cluster(), number), entry.at);
         let marked = on_all_cores(move || async move { mark_on_core(&volumes, id, time).await }).await;
         for marked in marked {

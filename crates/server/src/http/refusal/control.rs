@@ -189,7 +189,9 @@ fn hint_with_names(error: &ControlError) -> Option<String> {
             advice(&change.waits_for),
             id::of_change(change.number, change.node)
         ),
-        E::NoSnapshotsOfKind(volume) => format!("convert it first: `ursa volume convert {volume} --kind log`"),
+        E::NoSnapshotsOfKind(volume) => {
+            format!("convert it first: `ursa volume convert {volume} --kind log`")
+        }
         E::SnapshotHeld(name) => format!("release it first: `ursa snapshot release {name}`"),
         E::HasSnapshots { volume, .. } => {
             format!("delete them first: `ursa snapshot list {volume}` lists them")
