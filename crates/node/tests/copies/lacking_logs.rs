@@ -35,6 +35,7 @@ impl Cluster {
     /// Whether the pool of a node calls its copy one that holds all that it has acknowledged.
     fn trusts_copy(&self, index: usize) -> bool {
         let copy = self.control(index, |control| async move { control.volumes().await.remove(0).info.copy });
+        eprintln!("DBG {copy:?}");
         copy.is_some_and(|copy| matches!(copy.state, CopyState::Trusted { .. }))
     }
 }
@@ -53,7 +54,7 @@ fn a_copy_in_a_log_that_lacks_a_record_is_resynced_in_full() {
         assert_eq!(cluster.checksum(0), cluster.checksum(1));
         assert_eq!(cluster.told_of(1, &["log_damaged", "pool_set_back"]).len(), 1);
         assert!(cluster.told_of(0, &["log_damaged"]).is_empty(), "the other node's disk is well");
-        assert!(cluster.trusts_copy(1));
+        assert!(cluster.world.run_until(|| cluster.trusts_copy(1), Duration::from_secs(10)));
         // Its log opens as any other from now on, and what was resynced is there without the other copy.
         cluster.world.run_for(Duration::from_secs(3));
         cluster.world.crash(cluster.servers[1]);

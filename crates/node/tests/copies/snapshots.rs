@@ -314,6 +314,8 @@ fn a_node_that_was_down_neither_loses_nor_resurrects_a_snapshot() {
             "{refused:?}"
         );
         cluster.delete_snapshot(1, "alone").unwrap();
+        // The other node hears of it.
+        cluster.world.run_for(Duration::from_millis(100));
         remove(1).unwrap();
         // The other copy still has the rest.
         cluster.world.run_for(Duration::from_secs(5));

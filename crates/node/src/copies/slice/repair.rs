@@ -49,18 +49,17 @@ const BAD_BLOCKS_MAX: usize = 64;
 const FAILING_WITHIN: Duration = Duration::from_secs(3600);
 
 /// How many attempts a repair has, since hosts' writes may overtake it.
-const ATTEMPTS_MAX: usize = 5;
+const ATTEMPTS_MAX: u32 = 5;
 
 /// How many of these, the last ones, lock the range on all nodes: otherwise hosts that write to other blocks
 /// there all the time would overtake each attempt.
-const LOCKED_ATTEMPTS: usize = 2;
+const LOCKED_ATTEMPTS: u32 = 2;
 
-/// How many bytes the second attempt takes if the map cannot be read, in one physical block or several: in all
-/// of a part, hosts may write to a few blocks all the time, and each of the others would need attempts of its
-/// own.
-const PART_OF_MAP: u64 = MAP_UNIT / 8;
+/// If the map cannot be read, each attempt takes so much less of it than the one before, down to a block: hosts
+/// may write to a few blocks of a part all the time, and then all of it is never valid at once.
+const LESS_OF_MAP: u64 = 8;
 
-const _: () = assert!(PART_OF_MAP.is_multiple_of(PHYSICAL_BLOCK));
+const _: () = assert!(MAP_UNIT / LESS_OF_MAP.pow(3) <= PHYSICAL_BLOCK, "the attempts with a lock take a block");
 
 /// How long a repair waits for that lock, and then for each other copy. Hosts' commands there wait meanwhile,
 /// and their writes begin within [`super::super::HOLD_MAX`] or not at all.
@@ -68,7 +67,7 @@ const LOCK_WAITS: Duration = Duration::from_millis(1500);
 const LOCKED_WAITS: Duration = Duration::from_millis(250);
 
 /// The same for a lost block: once for the physical block, once for the lost part of it.
-const LOST_ATTEMPTS_MAX: usize = 2;
+const LOST_ATTEMPTS_MAX: u32 = 2;
 
 /// The repairs of a slice's copy.
 #[derive(Default)]
@@ -395,8 +394,10 @@ impl SliceCopy {
             // Hosts may write to the rest all the time.
             match bad.cause {
                 ReadFailure::Lost if attempt > 0 => range = self.lost_from(bad.offset.0, range.end),
-                ReadFailure::Map if attempt == 1 => range = self.around(bad.offset.0, PART_OF_MAP),
-                ReadFailure::Map if attempt > 1 => range = unit.clone(),
+                ReadFailure::Map if attempt > 0 => {
+                    let part = MAP_UNIT / LESS_OF_MAP.pow(attempt);
+                    range = self.around(bad.offset.0, part.max(unit.end - unit.start));
+                }
                 _ => {}
             }
             let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));

@@ -292,7 +292,7 @@ mod tests {
         };
         let told = removing(&disk(0), "main");
         let said = [
-            "nothing is moved, because nothing lies on /dev/sdb",
+            "nothing is moved: /dev/sdb holds no data",
             "/dev/sdb is removed from pool main, and its metadata is wiped",
             "volumes can then use 12K, 4K less than now",
         ];

@@ -108,7 +108,7 @@ fn adding_a_disk_says_that_it_is_permanent() {
     let told = |pool: &str, disk: Value| rig.post(&format!("/v1/pools/{pool}/disks?dry_run=true"), disk);
     let steps = would(&told("default", json!({"path": new, "size": 64 * MIB})));
     assert_eq!(steps[0], format!("{new} is created for pool default, a file of 64M"));
-    assert!(steps[1].ends_with("until it is removed again"), "{steps:?}");
+    assert!(steps[1].ends_with("until the disk is removed again"), "{steps:?}");
     let steps = would(&told("default", json!({"path": used, "wipe": true})));
     assert!(steps[0].ends_with("its content is destroyed: unknown data"), "{steps:?}");
     told("none", json!({"path": new, "size": 64 * MIB})).refused(404, "pool_not_found");
