@@ -1,6 +1,7 @@
 //! Why a change was refused.
 //!
-//! The server adds status, code and hint: `server/src/http/refusal/control.rs`.
+//! What to do about it is in [`super::hint`]. The server adds status and code:
+//! `server/src/http/refusal/control.rs`.
 
 use std::net::SocketAddr;
 
