@@ -106,7 +106,7 @@ fn lacking(reconciler: &Reconciler, pool: &Pool) -> BTreeSet<VolumeId> {
 fn tell_damaged(reconciler: &Reconciler, pool: &Pool, volumes: &str) {
     let (name, node) = (pool.name(), reconciler.me().0);
     let text = format!(
-        "a log of pool {name} lacks acknowledged writes, because a disk could not read a part of it: the copies of {volumes} on this node are fully resynced from other nodes"
+        "a log of pool {name} lacks acknowledged writes, because a disk could not read a part of it: the copies of {volumes} on this node are fully resynced from other nodes; snapshots in the log are lost on this node"
     );
     tracing::error!("{text}");
     tell(Event::new(LOG_DAMAGED, name, text).because("medium_error").of_node(node));

@@ -104,8 +104,8 @@ fn a_log_that_lacks_a_record_is_opened_only_for_copies_that_are_resynced_in_full
     });
 }
 
-/// What a snapshot has may be in the record that is missing, and a resync changes only what is there now. So a
-/// snapshot would show older data for good, on this copy only.
+/// What a snapshot has may be in the record that is missing, and a resync changes only what is there now. So
+/// a snapshot would show older data for good, on this copy only.
 #[test]
 fn a_log_that_lacks_a_record_has_no_snapshots() {
     let world = World::new(1);
