@@ -140,7 +140,8 @@ pub struct Candidate {
 
 /// The nodes that should vote.
 ///
-/// Up to three nodes with volumes all vote; of four, three do; of five or more, five do. Two nodes get the witness as a third voter.
+/// Up to three nodes with volumes all vote; of four, three do; of five or more, five do. Two nodes get the
+/// witness as a third voter.
 pub fn voters_for(nodes: &[Candidate]) -> BTreeSet<NodeId> {
     let (witnesses, mut hosts): (Vec<&Candidate>, Vec<&Candidate>) = nodes.iter().partition(|it| it.witness);
     hosts.sort_by_key(|it| (!it.votes, it.node));

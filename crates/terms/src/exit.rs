@@ -26,7 +26,8 @@ pub fn wrong_arguments(error: &dyn Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn with_causes(error: &dyn Error) -> String {
+/// The error and its causes, separated by colons.
+pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

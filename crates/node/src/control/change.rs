@@ -314,9 +314,9 @@ impl Changing {
                 self.tell();
             }
             Some(error) => {
+                let text = format!("{} took a long time and failed: {}", self.work, error.with_hint());
                 let error = error as &dyn std::error::Error;
                 tracing::error!(work = %self.work, error, "a long-running change has failed");
-                let text = format!("{} took a long time and failed: {error}", self.work);
                 self.control.events().tell(self.event(CHANGE_FAILED, text));
             }
         }
@@ -329,7 +329,7 @@ impl Changing {
             return;
         }
         self.control.note_end(EndedJob {
-            work: EndedWork::Change { number: self.number, error: error.map(ToString::to_string) },
+            work: EndedWork::Change { number: self.number, error: error.map(ControlError::with_hint) },
             subject: self.work.to_string(),
             outcome: if error.is_none() { JobOutcome::Done } else { JobOutcome::Failed },
             took: Some(took),

@@ -73,7 +73,7 @@ pub enum EndedWork {
     Change {
         /// Its number, as in the list of changes under way.
         number: u64,
-        /// Why it failed, as its caller was told.
+        /// Why it failed, and what to do, as its caller was told.
         error: Option<String>,
     },
 }

@@ -1,6 +1,7 @@
 //! Why a change was refused.
 //!
-//! The server adds status, code and hint: `server/src/http/refusal/control.rs`.
+//! What to do about it is in [`super::hint`]. The server adds status and code:
+//! `server/src/http/refusal/control.rs`.
 
 use std::net::SocketAddr;
 
@@ -157,7 +158,7 @@ pub enum ControlError {
     )]
     SliceUnopened { volume: String, pool: String, source: SliceError },
     #[error(
-        "a part of volume {volume:?} in pool {pool:?} cannot be opened: a log of the pool lacks acknowledged writes, because a disk could not read a part of it. The copies in that log are fully resynced automatically as soon as each of their volumes has another copy in sync that is up: bring back the nodes with these copies, or make the disk readable and run `ursa pool reopen {pool}`. If a volume in the log has no other copy, restore it from a backup and delete it here, or rebuild the copies of the other volumes in another pool with `ursa volume copy rebuild`"
+        "a part of volume {volume:?} in pool {pool:?} cannot be opened: a log of the pool lacks acknowledged writes, because a disk could not read a part of it. The copies in that log are fully resynced automatically, and lose their snapshots, as soon as each of their volumes has another copy in sync that is up, and each of their snapshots is on another copy, too: bring back the nodes with these copies, delete snapshots that only this node has, or make the disk readable and run `ursa pool reopen {pool}`. If a volume in the log has no other copy, restore it from a backup and delete it here, or rebuild the copies of the other volumes in another pool with `ursa volume copy rebuild`"
     )]
     LogDamaged { volume: String, pool: String },
     #[error(

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use store::{CopyOf, CopyState, Pool, PoolId, VolumeInfo};
 
 use super::doing::Doing;
+use super::snapshots::check_snapshots_stay;
 use super::turns::Thing;
 use super::{Control, ControlError, Result};
 use crate::data::VolumeId;
@@ -82,12 +83,21 @@ impl Control {
 }
 
 /// The volumes in those of the pool's logs that lack records which no volume needs.
+///
+/// The log has no snapshots when it opens without these records. So another copy must have each of them, too.
 fn lacking(reconciler: &Reconciler, pool: &Pool) -> BTreeSet<VolumeId> {
+    let can_lose_snapshots = |id: &VolumeId| {
+        let entry = reconciler.volume(*id).map(|volume| volume.entry);
+        entry.is_some_and(|entry| check_snapshots_stay(reconciler, &entry, reconciler.me().0).is_ok())
+    };
     let may_resync = |id: &VolumeId| {
         let copy = pool.volume(*id).and_then(|info| info.copy);
         let has_map =
             |copy: CopyOf| matches!(copy.state, CopyState::Trusted { .. }) || copy.state.is_untrusted();
-        copy.is_some_and(has_map) && reconciler.is_partly_open(*id) && reconciler.is_dispensable(*id)
+        copy.is_some_and(has_map)
+            && reconciler.is_partly_open(*id)
+            && reconciler.is_dispensable(*id)
+            && can_lose_snapshots(id)
     };
     let logs = pool.volumes_lacking_records().into_iter();
     logs.filter(|volumes| volumes.iter().all(may_resync)).flatten().collect()
@@ -96,7 +106,7 @@ fn lacking(reconciler: &Reconciler, pool: &Pool) -> BTreeSet<VolumeId> {
 fn tell_damaged(reconciler: &Reconciler, pool: &Pool, volumes: &str) {
     let (name, node) = (pool.name(), reconciler.me().0);
     let text = format!(
-        "a log of pool {name} lacks acknowledged writes, because a disk could not read a part of it: the copies of {volumes} on this node are fully resynced from other nodes"
+        "a log of pool {name} lacks acknowledged writes, because a disk could not read a part of it: the copies of {volumes} on this node are fully resynced from other nodes; snapshots in the log are lost on this node"
     );
     tracing::error!("{text}");
     tell(Event::new(LOG_DAMAGED, name, text).because("medium_error").of_node(node));

@@ -150,7 +150,8 @@ impl Control {
             return;
         };
         let error = Arc::new(error);
-        if self.leaving_problems.borrow_mut().insert(id, Arc::clone(&error)).is_none() {
+        let before = self.leaving_problems.borrow_mut().insert(id, Arc::clone(&error));
+        if before.is_none_or(|before| before.to_string() != error.to_string()) {
             tracing::warn!(pool = name, %error, "a disk that is leaving its pool cannot be emptied yet");
         }
         rt::sleep(RETRY_AFTER).await;

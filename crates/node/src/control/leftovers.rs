@@ -24,7 +24,7 @@ use crate::member::{ClusterError, CopiesStatus, Reconciler, json};
 #[allow(missing_docs)] // The messages say it.
 pub enum NotServed {
     /// It could not be opened, or must not be.
-    #[error("{0}")]
+    #[error("{}", .0.with_hint())]
     Unopened(Arc<ControlError>),
     #[error(
         "a write to this copy failed, and the copy is out of service: check its disk (`ursa pool show {pool}`), then run `ursa pool reopen {pool}`"

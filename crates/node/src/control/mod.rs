@@ -21,6 +21,7 @@ mod forgetting;
 mod forks;
 mod forwarding;
 mod handoff;
+mod hint;
 mod lacking_logs;
 mod leaving;
 mod leftovers;

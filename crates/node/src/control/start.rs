@@ -251,8 +251,9 @@ impl Control {
             match self.create_volume(new).await {
                 // The cluster may have a volume of that name, or may not be available yet.
                 Err(error) if !is_first => {
+                    let hint = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(volume = name, error, "a configured volume was not created");
+                    tracing::warn!(volume = name, error, "a configured volume was not created{hint}");
                 }
                 made => drop(made.map_err(|error| StartError::Volume(name, error))?),
             }

@@ -117,6 +117,8 @@ pub(super) fn would(steps: Vec<String>, candidates: Vec<api::Candidate>) -> Resp
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use axum::body::Body;
 
     use super::*;
@@ -124,6 +126,23 @@ mod tests {
     fn checked(method: &str, uri: &str, route: &str) -> Option<String> {
         let request = Request::builder().method(method).uri(uri).body(Body::empty()).unwrap();
         check(&request, route).err().map(|refusal| refusal.code().to_owned())
+    }
+
+    /// A call of the list whose handler does not take the parameter would be carried out.
+    #[test]
+    fn the_handlers_of_these_calls_take_the_parameter_and_no_others_do() {
+        let document = serde_json::to_value(crate::http::api().into_openapi()).unwrap();
+        let mut taken = BTreeSet::new();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for (method, operation) in operations.as_object().unwrap() {
+                let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+                if parameters.any(|parameter| parameter["name"] == "dry_run") {
+                    taken.insert((method.to_uppercase(), path.clone()));
+                }
+            }
+        }
+        let calls = CALLS.map(|(method, path)| (method.to_owned(), path.to_owned()));
+        assert_eq!(taken, BTreeSet::from(calls));
     }
 
     #[test]

@@ -507,7 +507,10 @@ fn open_pool(name: String, open: Open, node: u16, node_name: String) -> Pool {
     let disk = |disk: store::DiskUsage| PoolDisk {
         failure: failed.remove(&disk.path),
         leaving: open.leaving.as_ref().filter(|leaving| leaving.path == disk.path).map(|leaving| {
-            DiskLeaving { left: leaving.left.0, problem: leaving.problem.as_ref().map(ToString::to_string) }
+            DiskLeaving {
+                left: leaving.left.0,
+                problem: leaving.problem.as_ref().map(|error| error.with_hint()),
+            }
         }),
         path: text(&disk.path),
         id: Some(disk.id.to_string()),

@@ -25,7 +25,7 @@ use node::{DefaultPool, Handle, StartSpec};
 use rt::CoreId;
 use rt::sync::oneshot;
 use rt::uring::{self, Running};
-use terms::exit::Outcome;
+use terms::exit::{Outcome, with_causes};
 use terms::size::Size;
 
 use self::control::Control;
@@ -58,7 +58,7 @@ pub enum ServeError {
     Control(#[source] std::io::Error),
     #[error("another ursa is running on {0}: stop it, or start this one with another --data-dir")]
     Running(std::path::PathBuf),
-    #[error(transparent)]
+    #[error("{}", not_started(.0))]
     Node(StartError),
     #[error(
         "cannot listen for the API at {0}: is another ursa running there? Choose another address with --api-listen"
@@ -73,6 +73,14 @@ pub enum ServeError {
         "the node was stopped by a bug in the program: please report the panic above. Data acknowledged as durable is on the disks"
     )]
     Panicked,
+}
+
+fn not_started(error: &StartError) -> String {
+    let text = with_causes(error);
+    match error.hint() {
+        Some(hint) => format!("{text}: {hint}"),
+        None => text,
+    }
 }
 
 impl Outcome for ServeError {
@@ -169,5 +177,20 @@ fn run(settings: Settings, wanted: StartSpec) -> Result<(), ServeError> {
     match (cores, control) {
         (Ok(()), Ok(result)) => result,
         _ => Err(ServeError::Panicked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use node::control::ControlError;
+
+    use super::*;
+
+    #[test]
+    fn a_start_that_failed_says_what_to_do() {
+        let failed = StartError::Volume("demo".into(), ControlError::NoPool);
+        let said = with_causes(&ServeError::Node(failed));
+        let text = "cannot create volume \"demo\": no pool exists yet: create one with `ursa pool create`";
+        assert_eq!(said, text);
     }
 }

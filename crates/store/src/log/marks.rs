@@ -291,6 +291,12 @@ impl Marks {
         unfinished.into_iter().for_each(|era| self.delete(era));
     }
 
+    /// Takes note that all snapshots were deleted.
+    pub(crate) fn delete_all(&mut self) {
+        let all: Vec<Era> = self.iter().map(|(branch, mark)| Era::new(branch, mark.era)).collect();
+        all.into_iter().for_each(|era| self.delete(era));
+    }
+
     /// Removes the snapshots for which this holds. What was written in their eras counts as written in the
     /// one before.
     pub(crate) fn remove(&mut self, is_needless: impl Fn(u32, &Mark) -> bool) {

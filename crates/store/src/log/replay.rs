@@ -349,7 +349,8 @@ impl super::Running {
     /// Applies what was found.
     ///
     /// With `may_lack_records`, blocks whose newest record is missing become older than they were. All that
-    /// the map says of them is still there: what it names is not written over before the next root.
+    /// the map says of them is still there: what it names is not written over before the next root. Snapshots
+    /// are gone then: nobody knows what they lack, and a resync changes only what is there now.
     fn replay(
         &mut self,
         root: &Root,
@@ -361,7 +362,8 @@ impl super::Running {
             return Err(RecoveryError::OlderRoot);
         }
         let missing = (root.sequence..durable_below).find(|sequence| !records.contains_key(sequence));
-        if let Some(missing) = missing.filter(|_| !makes(Canary::HoleIgnored)) {
+        let missing = missing.filter(|_| !makes(Canary::HoleIgnored));
+        if let Some(missing) = missing {
             if !may_lack_records {
                 return Err(RecoveryError::RecordMissing(missing));
             }
@@ -397,6 +399,9 @@ impl super::Running {
             }
         }
         self.marks.drop_unfinished();
+        if missing.is_some() {
+            self.marks.delete_all();
+        }
         for (sequence, found) in records {
             self.append.next = sequence + 1;
             if !counts(sequence, &found) {

@@ -78,7 +78,7 @@ pub enum ConversionWait {
     #[error("{0}")]
     Slice(SliceError),
     /// The change was refused.
-    #[error("{0}")]
+    #[error("{}", .0.with_hint())]
     Refused(Arc<ControlError>),
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ::node::RecordError;
-use ::node::control::{ControlError, JoinRefusal, WaitsFor};
+use ::node::control::{ControlError, JoinRefusal};
 use axum::http::StatusCode;
 
 use super::{Refusal, cluster, store, with_causes};
@@ -111,8 +111,9 @@ fn worded(error: &ControlError, status: StatusCode, code: impl Into<Cow<'static,
         _ => with_causes(error),
     };
     let mut refusal = Refusal::new(status, code, detail);
-    if let Some(hint) = hint(error) {
-        refusal = refusal.hint(hint);
+    let hint = error.hint();
+    if let Some(hint) = &hint {
+        refusal = refusal.hint(&**hint);
     }
     match error {
         E::LunTaken { .. } => refusal.field("lun"),
@@ -122,101 +123,11 @@ fn worded(error: &ControlError, status: StatusCode, code: impl Into<Cow<'static,
         E::HasCopy { .. } => refusal.field("node"),
         E::NoSnapshotsOfKind(_) | E::SnapshotNotTaken { .. } => refusal.field("volumes"),
         E::RecordBehind => refusal.retry_after(1),
-        E::Unfinished(change) => refusal.job(id::of_change(change.number, change.node)),
+        E::Unfinished(change) => {
+            let (advice, id) = (hint.unwrap_or_default(), id::of_change(change.number, change.node));
+            refusal.hint(format!("{advice}; `ursa job show {id}` shows the progress of this change")).job(id)
+        }
         _ => refusal,
-    }
-}
-
-/// What to do about it, where the error does not say that itself.
-fn hint(error: &ControlError) -> Option<Cow<'static, str>> {
-    use ControlError as E;
-    Some(Cow::Borrowed(match error {
-        E::NotFound { kind: "map", .. } => "`ursa target show` lists the LUN maps of a target",
-        E::Exists { .. } => "choose another name",
-        E::Mapped { .. } => "delete the map first, or delete the volume with --force (`force` in the API)",
-        E::HasLuns { .. } => "delete them first, or delete the target with --force (`force` in the API)",
-        E::HostInUse { .. } => "delete the map first",
-        E::BuiltIn(_) => "create a host group of your own",
-        E::EntryUnreadable { .. } => "use a node of that version",
-        E::LunTaken { .. } => "choose another LUN, or omit it",
-        E::ChoosePool(_) => "choose one",
-        E::NoPool => "create one with `ursa pool create`",
-        E::PoolOpen(_) => "close it with `ursa pool export`",
-        E::PoolClosed(..) => {
-            "repair its disks and run `ursa pool reopen`. If the pool is lost: `ursa volume copy rebuild` rebuilds this node's copies in another pool, and `ursa pool forget` removes it"
-        }
-        E::Busy { first, .. } => advice(&first.waits_for),
-        E::WouldShrink { .. } => "volumes can only grow",
-        E::ClusterFailed(_) => {
-            "`ursa status` on this node shows what to do; the node retries automatically, and serves volumes that have never had a copy on another node"
-        }
-        E::RecordBehind => "repeat the command",
-        E::SnapshotPreparing(_) => "try again in a moment",
-        E::NotListening => {
-            "`ursa node init` lets it listen for other nodes; `ursa node join` lets it join another one"
-        }
-        E::Copies { .. } => {
-            "request fewer copies, or free up space on more nodes: see `ursa node list` and `ursa pool list --node all`"
-        }
-        E::NodeNotThere(_) => {
-            "it is down, in maintenance, a witness, or not in the cluster: see `ursa node list`"
-        }
-        E::JoinRefused { reason: JoinRefusal::Collides { .. }, .. } => {
-            "nothing was changed: rename or change what is listed, on this node or in the cluster, and join with the same token"
-        }
-        E::NoAuthority => {
-            "the key is on the node that created the cluster (`cluster/CLUSTER-NODE` in its data directory): run the command there, or see *When the majority is lost for good* in docs/use/cluster.md"
-        }
-        _ => return hint_with_names(error).map(Cow::Owned),
-    }))
-}
-
-fn hint_with_names(error: &ControlError) -> Option<String> {
-    use ControlError as E;
-    Some(match error {
-        E::NotFound { kind, .. } => format!("`ursa {kind} list` lists them"),
-        E::MappedInPool { target, lun, .. } => {
-            format!("delete the map first: `ursa map delete {target} {lun}`")
-        }
-        E::PoolOfThatName(name) => format!(
-            "choose another name, or reopen that pool (`ursa pool reopen {name}`) or forget it (`ursa pool forget {name}`)"
-        ),
-        E::PoolHereAlready(name) => format!(
-            "to use them instead, first export that pool (`ursa pool export {name}`) or, if it is not open, forget it (`ursa pool forget {name}`)"
-        ),
-        E::Unfinished(change) => format!(
-            "{}; `ursa job show {}` shows the progress of this change",
-            advice(&change.waits_for),
-            id::of_change(change.number, change.node)
-        ),
-        E::NoSnapshotsOfKind(volume) => {
-            format!("convert it first: `ursa volume convert {volume} --kind log`")
-        }
-        E::SnapshotHeld(name) => format!("release it first: `ursa snapshot release {name}`"),
-        E::HasSnapshots { volume, .. } => {
-            format!("delete them first: `ursa snapshot list {volume}` lists them")
-        }
-        E::TakesPart(node) => format!("to remove it, run `ursa node remove {node}` on another node"),
-        E::NodeHasCopies { node, volume } => format!(
-            "move the copy (`ursa volume copy move {volume} --from {node} --to OTHER`) or remove it (`ursa volume copy remove {volume} --on {node}`); the volume stays"
-        ),
-        _ => return None,
-    })
-}
-
-/// The hint about a change that does not finish.
-fn advice(waits_for: &WaitsFor) -> &'static str {
-    match waits_for {
-        WaitsFor::Disks(_) | WaitsFor::Commands(_) | WaitsFor::Record(_) => {
-            "check the disk (`dmesg`): the change finishes when the disk responds; a block device that never does can be removed \
-             with `echo 1 > /sys/block/NAME/device/delete`; `ursa status` shows changes in progress"
-        }
-        WaitsFor::ClusterRecord | WaitsFor::Nodes(_) => {
-            "`ursa node list` shows which nodes are up; `ursa status` shows changes in progress"
-        }
-        WaitsFor::Turn(_) | WaitsFor::Cores => {
-            "try again in a moment; `ursa status` shows changes in progress"
-        }
     }
 }
 

@@ -5,9 +5,32 @@ use rt::sim::DiskFaults;
 
 use super::super::append::Survivor;
 use super::super::record::Stream;
+use super::snapshots::{ids as snapshots_of, read_of};
 use super::*;
 use crate::copy::{CopyOf, CopyState};
 use crate::id::ClusterId;
+use crate::log::SnapshotError;
+
+/// A copy of a log volume that has all that it has acknowledged.
+fn of_cluster(name: &str) -> VolumeSpec {
+    let state = CopyState::Trusted { epoch: 1 };
+    VolumeSpec {
+        copy: Some(CopyOf { cluster: ClusterId([7; 16]), slot: 0, state }),
+        ..spec(name, 4 << 20, 1)
+    }
+}
+
+/// Loses the first head on the disk.
+fn lose_record(world: &World, node: NodeId) {
+    let image = world.disk_image(node, path(0));
+    let is_head = |at: &u64| {
+        let mut start = [0; 8];
+        image.read(*at, &mut start);
+        start == *b"URSALREC"
+    };
+    let first = (0..image.size()).step_by(BLOCK as usize).find(is_head).unwrap();
+    world.corrupt_disk(node, path(0), first..first + 512);
+}
 
 /// Marks a copy as one that is resynced in full.
 async fn set_back(pool: &Pool, id: VolumeId) {
@@ -23,13 +46,6 @@ async fn set_back(pool: &Pool, id: VolumeId) {
 fn a_log_that_lacks_a_record_is_opened_only_for_copies_that_are_resynced_in_full() {
     let world = World::new(1);
     let node = machine(&world, 1, 32 << 20, 1);
-    let of_cluster = |name: &str| {
-        let state = CopyState::Trusted { epoch: 1 };
-        VolumeSpec {
-            copy: Some(CopyOf { cluster: ClusterId([7; 16]), slot: 0, state }),
-            ..spec(name, 4 << 20, 1)
-        }
-    };
     let (one, other) = (of_cluster("one"), of_cluster("other"));
     let (pool, disks, ids, open) = world.block_on(node, CORE, move || async move {
         let pool = create(1).await;
@@ -47,14 +63,7 @@ fn a_log_that_lacks_a_record_is_opened_only_for_copies_that_are_resynced_in_full
         rt::sleep(std::time::Duration::from_secs(2)).await;
         (pool, disks, ids, open)
     });
-    let image = world.disk_image(node, path(0));
-    let is_head = |at: &u64| {
-        let mut start = [0; 8];
-        image.read(*at, &mut start);
-        start == *b"URSALREC"
-    };
-    let first = (0..image.size()).step_by(BLOCK as usize).find(is_head).unwrap();
-    world.corrupt_disk(node, path(0), first..first + 512);
+    lose_record(&world, node);
     world.block_on(node, CORE, move || async move {
         drop(open);
         let open_again = async || {
@@ -92,6 +101,47 @@ fn a_log_that_lacks_a_record_is_opened_only_for_copies_that_are_resynced_in_full
         }
         let open = open_again().await.unwrap();
         assert_eq!((read(&open[0], 1).await, read(&open[0], 2).await), (Ok(9), Ok(2)));
+    });
+}
+
+/// What a snapshot has may be in the record that is missing, and a resync changes only what is there now. So
+/// a snapshot would show older data for good, on this copy only.
+#[test]
+fn a_log_that_lacks_a_record_has_no_snapshots() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 32 << 20, 1);
+    let (pool, disks, id, slice) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(of_cluster("one")).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        write(&slice, 1, 1, Durability::Durable).await.unwrap();
+        slice.take_snapshot(7, 100).await.unwrap();
+        write(&slice, 2, 2, Durability::Durable).await.unwrap();
+        rt::sleep(std::time::Duration::from_secs(2)).await;
+        (pool, disks, id, slice)
+    });
+    lose_record(&world, node);
+    world.block_on(node, CORE, move || async move {
+        drop(slice);
+        let open_again = async || {
+            pool.logs_ended().await;
+            let slice = slices(&pool, &disks, id).remove(0);
+            slice.ready().await.is_ok().then_some(slice)
+        };
+        assert!(open_again().await.is_none());
+        set_back(&pool, id).await;
+        let slice = open_again().await.expect("nobody needs what it lacks");
+        assert_eq!((read(&slice, 1).await, read(&slice, 2).await), (Ok(0), Ok(2)));
+        assert_eq!(read_of(&slice, 7, 1).await, Err(SnapshotError::Unknown));
+        // They do not come back.
+        drop(slice);
+        let slice = open_again().await.unwrap();
+        assert!(snapshots_of(&slice).await.is_empty());
+        slice.take_snapshot(7, 200).await.unwrap();
+        assert_eq!((read_of(&slice, 7, 2).await, snapshots_of(&slice).await), (Ok(2), vec![7]));
+        idle(&slice).await;
+        check(&slice).await;
     });
 }
 
