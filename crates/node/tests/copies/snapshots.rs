@@ -5,7 +5,8 @@ use super::*;
 use base::{ByteLen, ByteOffset};
 use node::control::{ControlError, SnapshotSpec, SnapshotStatus};
 use node::copies::{
-    Refused, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep,
+    LAST_SNAPSHOT, Refused, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState,
+    SnapshotStep,
 };
 use node::member::{ClusterError, Reconciler, json};
 use rt::sim::DiskLatency;
@@ -320,6 +321,42 @@ fn a_node_that_was_down_neither_loses_nor_resurrects_a_snapshot() {
         assert_eq!((cluster.snapshots_in_pool(0), cluster.snapshots_in_pool(1)), (0, 1));
         assert!(matches!(remove(2), Err(ControlError::OnlyInSync { .. })));
     });
+}
+
+/// A node deletes what it has, however many snapshots wait for another one.
+#[test]
+fn deleted_snapshots_of_a_node_that_is_down_keep_no_others_waiting() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(5));
+    let volume = cluster.shown(0).unwrap().entry;
+    let second = volume.copies.iter().filter(|copy| copy.node == 2);
+    let copies = second.map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect();
+    let of = SnapshotOf { id: volume.id, name: volume.name, size: volume.size, copies };
+    cluster.control(0, move |control| async move {
+        let mut transaction = Reconciler::transaction().put(LAST_SNAPSHOT, json(&90));
+        for number in 1..=90 {
+            let entry = SnapshotEntry {
+                number,
+                name: format!("former-{number}"),
+                at: 0,
+                node: 1,
+                incarnation: 0,
+                state: SnapshotState::Deleting,
+                volumes: vec![of.clone()],
+                pause_us: 0,
+                held: false,
+            };
+            transaction = transaction.put(&entry.key(), json(&entry));
+        }
+        control.reconciler().unwrap().commit(transaction).await.unwrap();
+    });
+    assert_eq!(cluster.take(0, &[NAME], "last").unwrap().entry.number, 91);
+    assert_eq!(cluster.snapshots_in_pool(0), 1);
+    cluster.delete_snapshot(0, "last").unwrap();
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!((cluster.snapshots(0).len(), cluster.snapshots_in_pool(0)), (90, 0));
 }
 
 #[test]

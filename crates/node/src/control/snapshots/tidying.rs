@@ -17,19 +17,19 @@ use crate::data::VolumeId;
 use crate::member::Reconciler;
 use crate::shard::{Shard, on_all_cores};
 
-/// How many snapshots are looked at in one round: the record takes a moment for each.
+/// How many snapshots are confirmed in one round, and deleted of one volume: the record takes a moment for
+/// each.
 const AT_ONCE: usize = 64;
 
 impl Control {
     /// Looks after the snapshots that are being taken or deleted, in a task of its own: the record may not
     /// respond.
     pub(in crate::control) fn tidy_snapshots(self: &Rc<Control>, reconciler: &Rc<Reconciler>) {
-        let mut changes: Vec<SnapshotEntry> = reconciler.list(SNAPSHOT_CHANGES);
+        let changes: Vec<SnapshotEntry> = reconciler.list(SNAPSHOT_CHANGES);
         let adopts = !self.snapshots.all_adopted.get() && self.all_pools_are_open();
         if changes.is_empty() && !adopts {
             return;
         }
-        changes.truncate(AT_ONCE);
         let (control, reconciler) = (Rc::clone(self), Rc::clone(reconciler));
         self.snapshots.tidying.start((), async move {
             control.tidy_all(&reconciler, changes).await;
@@ -80,15 +80,24 @@ impl Control {
 
     async fn tidy_all(self: &Rc<Control>, reconciler: &Rc<Reconciler>, changes: Vec<SnapshotEntry>) {
         let mut here: BTreeMap<VolumeId, Vec<u32>> = BTreeMap::new();
+        // All of them are looked at: those that wait for a node that is down must not keep the others waiting.
+        let mut confirmed = 0;
         for entry in changes {
             match entry.state {
                 SnapshotState::Preparing if self.is_abandoned(reconciler, &entry) => {
                     self.undo_snapshot(entry.number, true).await;
                 }
                 SnapshotState::Deleting => {
-                    self.confirm_gone(&entry, |of, copy| is_gone(reconciler, of, copy)).await;
+                    if confirmed < AT_ONCE
+                        && self.confirm_gone(&entry, |of, copy| is_gone(reconciler, of, copy)).await
+                    {
+                        confirmed += 1;
+                    }
                     for of in self.to_delete(reconciler, &entry) {
-                        here.entry(of).or_default().push(entry.number);
+                        let numbers = here.entry(of).or_default();
+                        if numbers.len() < AT_ONCE {
+                            numbers.push(entry.number);
+                        }
                     }
                 }
                 SnapshotState::Preparing | SnapshotState::Complete => {}
@@ -151,9 +160,14 @@ impl Control {
     }
 
     /// Notes in the record that copies do not have a deleted snapshot. When none is left, it is forgotten.
-    async fn confirm_gone(&self, entry: &SnapshotEntry, is_gone: impl Fn(&SnapshotOf, SnapshotCopy) -> bool) {
+    /// Returns whether there was anything to note.
+    async fn confirm_gone(
+        &self,
+        entry: &SnapshotEntry,
+        is_gone: impl Fn(&SnapshotOf, SnapshotCopy) -> bool,
+    ) -> bool {
         if entry.without(&is_gone) == *entry {
-            return;
+            return false;
         }
         let confirmed = self.change_snapshot(entry.number, |entry| {
             let next = entry.without(&is_gone);
@@ -162,6 +176,7 @@ impl Control {
         if let Err(error) = confirmed.await {
             tracing::debug!(snapshot = entry.name, %error, "a deleted snapshot is still in the record");
         }
+        true
     }
 }
 
