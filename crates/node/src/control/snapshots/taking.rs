@@ -265,19 +265,20 @@ impl Control {
             of.map_or(id, |of| &of.name).clone()
         };
         let began = rt::now();
+        let until = began + HOLD_MAX;
         let hold = Hold { began, is_complete: false, _ranges: Vec::new(), _units: Vec::new() };
         self.snapshots.held.borrow_mut().insert(number, hold);
         let control = Rc::clone(self);
         rt::spawn(async move {
-            rt::sleep_until(began + HOLD_MAX).await;
+            rt::sleep_until(until).await;
             control.release_snapshot(number);
         })
         .detach();
         let me = self.reconciler()?.me();
-        let hold = ids.iter().map(|id| async move { (id, hold_volume(me, id).await) });
-        let all = rt::timeout_at(began + HOLD_MAX, rt::join_all(hold)).await;
+        let hold = ids.iter().map(|id| async move { (id, hold_volume(me, id, until).await) });
+        let all = rt::timeout_at(until, rt::join_all(hold)).await.ok().filter(|_| rt::now() < until);
         let (mut volumes, mut ranges, mut units) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, held) in all.map_err(|rt::Elapsed| too_slow())? {
+        for (id, held) in all.ok_or_else(too_slow)? {
             let (volume, of_volume, unit) = held.map_err(|obstacle| not_taken(&name(id), obstacle))?;
             volumes.push(volume);
             ranges.extend(of_volume);
@@ -511,14 +512,15 @@ async fn complete(reconciler: &Reconciler, entry: &SnapshotEntry, taken: Taken) 
     Ok(committed?)
 }
 
-/// Holds a volume on all members, and waits until all of them have the same.
+/// Holds a volume on all members, and waits until all of them have the same. Gives up at `until`.
 async fn hold_volume(
     me: NodeId,
     id: &str,
+    until: Instant,
 ) -> Result<(HeldVolume, Vec<(u16, TakenRange)>, Rc<Unit>), SnapshotObstacle> {
     let unit = VolumeId::parse(id).and_then(|id| Shard::current().unit(id));
     let unit = unit.ok_or(SnapshotObstacle::NotServed)?;
-    let mut ranges = unit.volume().take_all().await.map_err(|_| SnapshotObstacle::NotServed)?;
+    let mut ranges = unit.volume().take_all(until).await.map_err(|_| SnapshotObstacle::NotServed)?;
     let mut found: Option<Option<Config>> = None;
     for (slice, _) in &ranges {
         let config = unit.volume().on_owner(*slice, |slice| async move { Ok(settled_config(&slice).await) });
