@@ -26,6 +26,7 @@ pub(super) use self::opening::Worth;
 use super::access::{HOSTS, TARGETS, announce};
 use super::change::{Changing, WaitsFor};
 use super::members::{NEXT_NODE, told_portals};
+use super::snapshots::{check_none_preparing, no_new_snapshot};
 use super::volumes::{
     SpaceChange, check_compressible, check_space, has_empty_slices, show_capacity, whole_blocks,
 };
@@ -135,10 +136,12 @@ impl Control {
                 if entry.copies.iter().any(|copy| !grown.contains(&(copy.node, copy.made))) {
                     return Err(ControlError::Cluster(ClusterError::Conflict(entry.name.clone())));
                 }
+                // It has the size that the volume had before. Hosts must not have written behind that.
+                check_none_preparing(&reconciler, &entry.id)?;
                 let mut next = entry.clone();
                 (next.size, next.epoch) = (capacity.0.max(entry.size), entry.epoch + 1);
                 next.reason = Cause::VolumeResized;
-                Ok((next, Vec::new()))
+                Ok((next, vec![no_new_snapshot(&reconciler)]))
             });
             match made.await {
                 // A copy was added meanwhile, with the volume's old size.

@@ -224,7 +224,7 @@ pub enum SnapshotObstacle {
     NotServed,
     #[error("a copy is about to be in sync: try again in a moment")]
     Joining,
-    #[error("its copies in sync have changed in the meantime: try again")]
+    #[error("its size or its copies in sync have changed in the meantime: try again")]
     Changed,
     #[error("blocks of it are lost: restore them first (`ursa volume show`)")]
     Lost,

@@ -35,6 +35,25 @@ impl Cluster {
         self.control(index, move |control| async move { control.create_snapshot(spec).await })
     }
 
+    /// Begins snapshot 1 of these volumes, as a node would that is lost then.
+    fn prepare(&self, volumes: Vec<SnapshotOf>) {
+        let entry = SnapshotEntry {
+            number: 1,
+            name: "first".into(),
+            at: 0,
+            node: 1,
+            incarnation: 0,
+            state: SnapshotState::Preparing,
+            volumes,
+            pause_us: 0,
+            held: false,
+        };
+        self.control(0, move |control| async move {
+            let transaction = Reconciler::transaction().put(&entry.key(), json(&entry));
+            control.reconciler().unwrap().commit(transaction).await.unwrap();
+        });
+    }
+
     fn delete_snapshot(&self, index: usize, name: &'static str) -> Result<(), ControlError> {
         self.control(index, move |control| async move { control.delete_snapshot(name).await })
     }
@@ -243,21 +262,7 @@ fn a_copy_takes_no_snapshot_in_another_epoch_and_none_that_was_undone() {
     let volume = cluster.shown(0).unwrap().entry;
     let copies = volume.copies.iter().map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect();
     let of = SnapshotOf { id: volume.id.clone(), name: volume.name.clone(), size: volume.size, copies };
-    let entry = SnapshotEntry {
-        number: 1,
-        name: "first".into(),
-        at: 0,
-        node: 1,
-        incarnation: 0,
-        state: SnapshotState::Preparing,
-        volumes: vec![of],
-        pause_us: 0,
-        held: false,
-    };
-    cluster.control(0, move |control| async move {
-        let transaction = Reconciler::transaction().put(&entry.key(), json(&entry));
-        control.reconciler().unwrap().commit(transaction).await.unwrap();
-    });
+    cluster.prepare(vec![of]);
     let mark = |epoch: u64| {
         let volumes = vec![(volume.id.clone(), Some(epoch))];
         cluster.control(0, move |control| async move {
@@ -321,6 +326,37 @@ fn a_node_that_was_down_neither_loses_nor_resurrects_a_snapshot() {
         assert_eq!((cluster.snapshots_in_pool(0), cluster.snapshots_in_pool(1)), (0, 1));
         assert!(matches!(remove(2), Err(ControlError::OnlyInSync { .. })));
     });
+}
+
+/// Otherwise it would lack what hosts have written behind its end before it was taken.
+#[test]
+fn a_volume_does_not_grow_while_its_snapshot_is_taken() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    let volume = cluster.shown(0).unwrap().entry;
+    let copies = volume.copies.iter().map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect();
+    // By its size in the record, which the node that holds it has not followed yet.
+    let of =
+        SnapshotOf { id: volume.id.clone(), name: volume.name.clone(), size: volume.size + 4096, copies };
+    cluster.prepare(vec![of]);
+    let larger = ByteLen(volume.size + MIB);
+    let grow = move |control: Rc<Control>| async move { control.grow_volume(NAME, larger).await.map(drop) };
+    let held = cluster.control(0, move |control| async move {
+        let reconciler = control.reconciler().unwrap();
+        let hold = SnapshotStep::Hold { ids: vec![volume.id] };
+        reconciler.ask(reconciler.me(), Ask::Snapshot { number: 1, step: hold }).await.map(drop)
+    });
+    let Err(ClusterError::Refused { reason: Refused::NoSnapshot { obstacle, .. }, .. }) = held else {
+        panic!("{held:?}");
+    };
+    assert_eq!(obstacle, SnapshotObstacle::Changed);
+    let grown = cluster.control(0, grow);
+    assert!(matches!(&grown, Err(ControlError::SnapshotPreparing(name)) if name == "first"), "{grown:?}");
+    // Its node is gone, so it is undone.
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.control(0, grow).unwrap();
+    let taken = cluster.take(1, &[NAME], "second").unwrap();
+    assert_eq!(taken.entry.volumes[0].size, larger.0);
 }
 
 /// A node deletes what it has, however many snapshots wait for another one.

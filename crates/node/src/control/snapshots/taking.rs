@@ -259,11 +259,10 @@ impl Control {
     }
 
     async fn hold_for_snapshot(self: &Rc<Control>, number: u32, ids: Vec<String>) -> Result<SnapshotAnswer> {
-        let names = numbered(&*self.reconciler()?, number).map(|(entry, _)| entry);
-        let name = |id: &String| {
-            let of = names.as_ref().and_then(|entry| entry.of(id));
-            of.map_or(id, |of| &of.name).clone()
-        };
+        // It has prepared this. A question that comes late holds nobody.
+        let entry = self.preparing(number).await?;
+        let name = |id: &String| entry.of(id).map_or(id, |of| &of.name).clone();
+        let size = |id: &str| entry.of(id).map_or(0, |of| of.size);
         let began = rt::now();
         let until = began + HOLD_MAX;
         let hold = Hold { began, is_complete: false, _ranges: Vec::new(), _units: Vec::new() };
@@ -275,7 +274,10 @@ impl Control {
         })
         .detach();
         let me = self.reconciler()?.me();
-        let hold = ids.iter().map(|id| async move { (id, hold_volume(me, id, until).await) });
+        let hold = ids.iter().map(|id| {
+            let size = size(id.as_str());
+            async move { (id, hold_volume(me, id, size, until).await) }
+        });
         let all = rt::timeout_at(until, rt::join_all(hold)).await.ok().filter(|_| rt::now() < until);
         let (mut volumes, mut ranges, mut units) = (Vec::new(), Vec::new(), Vec::new());
         for (id, held) in all.ok_or_else(too_slow)? {
@@ -516,14 +518,20 @@ async fn complete(reconciler: &Reconciler, entry: &SnapshotEntry, taken: Taken) 
 async fn hold_volume(
     me: NodeId,
     id: &str,
+    size: u64,
     until: Instant,
 ) -> Result<(HeldVolume, Vec<(u16, TakenRange)>, Rc<Unit>), SnapshotObstacle> {
     let unit = VolumeId::parse(id).and_then(|id| Shard::current().unit(id));
     let unit = unit.ok_or(SnapshotObstacle::NotServed)?;
-    let mut ranges = unit.volume().take_all(until).await.map_err(|_| SnapshotObstacle::NotServed)?;
+    let volume = unit.volume();
+    // It has grown, and this core does not know that yet.
+    if (volume.blocks() * volume.block_size()).0 < size {
+        return Err(SnapshotObstacle::Changed);
+    }
+    let mut ranges = volume.take_all(until).await.map_err(|_| SnapshotObstacle::NotServed)?;
     let mut found: Option<Option<Config>> = None;
     for (slice, _) in &ranges {
-        let config = unit.volume().on_owner(*slice, |slice| async move { Ok(settled_config(&slice).await) });
+        let config = volume.on_owner(*slice, |slice| async move { Ok(settled_config(&slice).await) });
         // Without a configuration, it is not in sync any more.
         let config = config.await.ok().flatten().ok_or(SnapshotObstacle::NotServed)?;
         if found.as_ref().is_some_and(|found| *found != config) {
