@@ -17,6 +17,10 @@ pub const LAST_SNAPSHOT: &str = "last-snapshot";
 
 /// How many snapshots a cluster has at most. With two copies each, their entries take 2 MiB of the record.
 pub const SNAPSHOTS_MAX: usize = 4096;
+/// How many volumes they have at most, each counted with each of its snapshots. Snapshots of the most volumes
+/// would fill the record, and with a full record no copy could be lost any more. With four copies and the
+/// longest names, these take 6 MiB of its 64.
+pub const SNAPSHOT_PARTS_MAX: usize = 16_384;
 /// How many volumes a snapshot has at most.
 pub const SNAPSHOT_VOLUMES_MAX: usize = 128;
 
@@ -84,6 +88,20 @@ impl SnapshotCopy {
     pub fn is_of(self, volume: &VolumeEntry) -> bool {
         volume.copy_on(NodeId(self.node)).is_some_and(|(_, copy)| copy.made == self.made)
     }
+
+    /// Whether it is still there, and is not to be removed.
+    fn stays(self, volume: &VolumeEntry) -> bool {
+        let copy = volume.copy_on(NodeId(self.node));
+        copy.is_some_and(|(_, copy)| copy.made == self.made && copy.leaves.is_none())
+    }
+}
+
+impl SnapshotOf {
+    /// Whether all copies that took it are those that were to take it, and one of them stays. A node may have
+    /// got another copy since, which would be nobody's to delete it from.
+    pub fn has_it(&self, volume: &VolumeEntry) -> bool {
+        self.copies.iter().all(|copy| copy.is_of(volume)) && self.copies.iter().any(|copy| copy.stays(volume))
+    }
 }
 
 impl SnapshotEntry {
@@ -147,12 +165,9 @@ impl SnapshotEntry {
         let Some(of) = self.of(&volume.id).filter(|_| self.state != SnapshotState::Deleting) else {
             return false;
         };
-        let stays = |copy: &&SnapshotCopy| {
-            copy.is_of(volume)
-                && volume.copy_on(NodeId(copy.node)).is_some_and(|(_, copy)| copy.leaves.is_none())
-        };
         let mut there = of.copies.iter().filter(|copy| copy.is_of(volume));
-        there.any(|copy| copy.node == node) && of.copies.iter().filter(stays).all(|copy| copy.node == node)
+        let mut stay = of.copies.iter().filter(|copy| copy.stays(volume));
+        there.any(|copy| copy.node == node) && stay.all(|copy| copy.node == node)
     }
 }
 
@@ -301,6 +316,22 @@ mod tests {
         assert!(both.is_only_on(2, &volume));
         volume.copies.remove(0);
         assert!(both.is_only_on(2, &volume), "it has been removed");
+    }
+
+    #[test]
+    fn a_snapshot_counts_only_on_the_copies_that_were_to_take_it() {
+        let in_sync = |node| (node, StandingEntry::InSync);
+        let mut volume = VolumeEntry::with_copies(&[in_sync(1), in_sync(2)]);
+        let both = of(&volume.id, &[(1, 1), (2, 1)]);
+        assert!(both.has_it(&volume));
+        volume.copies[0].leaves = Some(Leaves::Now);
+        assert!(both.has_it(&volume));
+        volume.copies[1].leaves = Some(Leaves::Now);
+        assert!(!both.has_it(&volume), "none stays");
+        volume.copies.iter_mut().for_each(|copy| copy.leaves = None);
+        volume.copies[1].made = 7;
+        assert!(!both.has_it(&volume), "another copy on the same node");
+        assert!(!of(&volume.id, &[]).has_it(&volume));
     }
 
     #[test]

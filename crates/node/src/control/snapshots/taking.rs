@@ -24,9 +24,9 @@ use crate::attach::access::VolumeName;
 use crate::attach::unit::Unit;
 use crate::canary::{Canary, makes};
 use crate::copies::{
-    Answer, Ask, HeldVolume, LAST_SNAPSHOT, Refused, SNAPSHOT_VOLUMES_MAX, SNAPSHOTS_MAX, SnapshotAnswer,
-    SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep, StandingEntry,
-    VolumeEntry, pool_number, volume_key,
+    Answer, Ask, HeldVolume, LAST_SNAPSHOT, Refused, SNAPSHOT_PARTS_MAX, SNAPSHOT_VOLUMES_MAX, SNAPSHOTS_MAX,
+    SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep,
+    StandingEntry, VolumeEntry, pool_number, volume_key,
 };
 use crate::data::{Slice, TakenRange, VolumeId};
 use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
@@ -363,6 +363,18 @@ fn check_volume(reconciler: &Reconciler, entry: &VolumeEntry) -> Result<()> {
     }
 }
 
+/// Checks that the record has room for one more snapshot of so many volumes.
+fn check_room(known: &[SnapshotEntry], volumes: usize) -> Result<()> {
+    let parts = known.iter().map(|entry| entry.volumes.len()).sum::<usize>() + volumes;
+    if known.len() >= SNAPSHOTS_MAX {
+        return Err(ControlError::TooMany { kind: "snapshot", most: SNAPSHOTS_MAX });
+    }
+    if parts > SNAPSHOT_PARTS_MAX {
+        return Err(ControlError::TooMany { kind: "volumes in snapshot", most: SNAPSHOT_PARTS_MAX });
+    }
+    Ok(())
+}
+
 /// The entry of a snapshot that is about to be taken.
 fn new_entry(
     reconciler: &Reconciler,
@@ -375,9 +387,7 @@ fn new_entry(
     if known.iter().filter(is_there).any(|entry| entry.name == name) {
         return Err(ControlError::Exists { kind: "snapshot", name: name.to_owned() });
     }
-    if known.len() >= SNAPSHOTS_MAX {
-        return Err(ControlError::TooMany { kind: "snapshot", most: SNAPSHOTS_MAX });
-    }
+    check_room(&known, ids.len())?;
     let preparing = || known.iter().filter(|entry| entry.state == SnapshotState::Preparing);
     let mut volumes = Vec::new();
     for id in ids {
@@ -493,14 +503,7 @@ async fn complete(reconciler: &Reconciler, entry: &SnapshotEntry, taken: Taken) 
         of.copies.retain(|copy| held.is_some_and(|held| held.nodes.contains(&copy.node)));
         // What has changed since the entry was written depends on it.
         let volume = VolumeId::parse(&of.id).and_then(|id| reconciler.get::<VolumeEntry>(&volume_key(id)));
-        let stays = |volume: &VolumeEntry, copy: &SnapshotCopy| {
-            let now = volume.copy_on(NodeId(copy.node));
-            copy.is_of(volume) && now.is_some_and(|(_, now)| now.leaves.is_none())
-        };
-        let has = volume.is_some_and(|(volume, _)| {
-            volume.shape.kind == VolumeKind::Log && of.copies.iter().any(|copy| stays(&volume, copy))
-        });
-        if !has {
+        if volume.is_none_or(|(volume, _)| volume.shape.kind != VolumeKind::Log || !of.has_it(&volume)) {
             return Err(not_taken(&of.name, SnapshotObstacle::Changed));
         }
     }
@@ -605,6 +608,35 @@ fn acts_in(slice: &Slice) -> Option<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn snapshots_do_not_fill_the_record() {
+        let of = SnapshotOf { id: "id".into(), name: "db".into(), size: 1 << 20, copies: Vec::new() };
+        let of_volumes = |volumes: usize| SnapshotEntry {
+            number: 1,
+            name: "first".into(),
+            at: 0,
+            node: 1,
+            incarnation: 1,
+            state: SnapshotState::Complete,
+            volumes: vec![of.clone(); volumes],
+            pause_us: 0,
+            held: false,
+        };
+        let too_many = |known: &[SnapshotEntry], volumes| match check_room(known, volumes) {
+            Err(ControlError::TooMany { kind, most }) => Some((kind, most)),
+            _ => None,
+        };
+        let small = vec![of_volumes(1); SNAPSHOTS_MAX];
+        assert_eq!(too_many(&small[1..], 1), None);
+        assert_eq!(too_many(&small, 1), Some(("snapshot", SNAPSHOTS_MAX)));
+        let large = vec![of_volumes(SNAPSHOT_VOLUMES_MAX); SNAPSHOT_PARTS_MAX / SNAPSHOT_VOLUMES_MAX - 1];
+        assert_eq!(too_many(&large, SNAPSHOT_VOLUMES_MAX), None);
+        assert_eq!(
+            too_many(&[large, vec![of_volumes(1)]].concat(), SNAPSHOT_VOLUMES_MAX),
+            Some(("volumes in snapshot", SNAPSHOT_PARTS_MAX))
+        );
+    }
 
     #[test]
     fn a_name_is_not_a_number() {
