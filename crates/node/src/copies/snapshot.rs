@@ -160,6 +160,15 @@ impl SnapshotEntry {
         Some(next)
     }
 
+    /// This entry without a copy of a volume that lacks it, if it exists and another copy has it.
+    pub fn lacking(&self, volume: &VolumeEntry, copy: SnapshotCopy) -> Option<SnapshotEntry> {
+        let mut next = self.clone();
+        let of = next.volumes.iter_mut().find(|of| of.id == volume.id);
+        let of = of.filter(|of| self.state == SnapshotState::Complete && of.copies.contains(&copy))?;
+        of.copies.retain(|other| *other != copy);
+        of.copies.iter().any(|other| other.is_of(volume)).then_some(next)
+    }
+
     /// Whether the copy on a node is the only one that has it of a volume, among those that stay.
     pub fn is_only_on(&self, node: u16, volume: &VolumeEntry) -> bool {
         let Some(of) = self.of(&volume.id).filter(|_| self.state != SnapshotState::Deleting) else {
@@ -345,6 +354,20 @@ mod tests {
         assert_eq!(adopted.adopted(&volume, mine), None, "a copy has it");
         let deleted = SnapshotEntry { state: SnapshotState::Deleting, ..moved };
         assert_eq!(deleted.adopted(&volume, mine), None);
+    }
+
+    #[test]
+    fn a_copy_that_lacks_a_snapshot_does_not_count_beside_one_that_has_it() {
+        let volume = VolumeEntry::with_copies(&[(1, StandingEntry::InSync), (2, StandingEntry::InSync)]);
+        let second = SnapshotCopy { node: 2, made: 1 };
+        let complete =
+            |copies: &[(u16, u64)]| snapshot(SnapshotState::Complete, vec![of(&volume.id, copies)]);
+        let both = complete(&[(1, 1), (2, 1)]);
+        assert_eq!(both.lacking(&volume, second), Some(complete(&[(1, 1)])));
+        assert_eq!(complete(&[(1, 1)]).lacking(&volume, second), None);
+        assert_eq!(complete(&[(2, 1)]).lacking(&volume, second), None, "it is shown as missing");
+        assert_eq!(complete(&[(1, 3), (2, 1)]).lacking(&volume, second), None, "a former copy");
+        assert_eq!(SnapshotEntry { state: SnapshotState::Deleting, ..both }.lacking(&volume, second), None);
     }
 
     #[test]

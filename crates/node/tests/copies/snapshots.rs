@@ -1,5 +1,6 @@
 //! Snapshots of sets of volumes: one instant on all copies, and everywhere or nowhere whatever crashes.
 
+use super::set_back::with_image_of_yesterday;
 use super::*;
 
 use base::{ByteLen, ByteOffset};
@@ -326,6 +327,25 @@ fn a_node_that_was_down_neither_loses_nor_resurrects_a_snapshot() {
         assert_eq!((cluster.snapshots_in_pool(0), cluster.snapshots_in_pool(1)), (0, 1));
         assert!(matches!(remove(2), Err(ControlError::OnlyInSync { .. })));
     });
+}
+
+/// Otherwise the other copy could be removed, and the snapshot with it.
+#[test]
+fn a_copy_that_was_set_back_does_not_count_as_one_that_has_a_snapshot() {
+    let (cluster, yesterday) = with_image_of_yesterday(1, VolumeKind::Log);
+    assert_eq!(has(&cluster.take(0, &[NAME], "today").unwrap()), [true, true]);
+    cluster.fill(1, 0..64, 2);
+    cluster.world.run_for(Duration::from_secs(20));
+    cluster.world.crash(cluster.servers[1]);
+    cluster.fill(0, 64..70, 3);
+    cluster.put_back(1, yesterday);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    let status = cluster.control(0, |control| async move { control.snapshot("today").unwrap() });
+    assert_eq!(has(&status), [true, false]);
+    assert_eq!((cluster.snapshots_in_pool(0), cluster.snapshots_in_pool(1)), (1, 0));
+    let removed = cluster.control(0, |control| async move { control.remove_copy(NAME, 1).await });
+    assert!(matches!(removed, Err(ControlError::OnlyCopyOfSnapshot { node: 1, .. })), "{removed:?}");
 }
 
 /// Otherwise it would lack what hosts have written behind its end before it was taken.

@@ -78,6 +78,40 @@ impl Control {
         Ok(are_all_known)
     }
 
+    /// Writes to the record which snapshots this node's copy of a volume lacks although they should be on it:
+    /// its pool was set back. Otherwise another copy that has them could be removed. Returns whether that is
+    /// done.
+    pub(in crate::control) async fn note_lacking_snapshots(
+        &self,
+        reconciler: &Reconciler,
+        id: VolumeId,
+    ) -> bool {
+        let Some((volume, _)) = reconciler.get::<VolumeEntry>(&volume_key(id)) else { return true };
+        let Some((_, copy)) = volume.copy_on(reconciler.me()) else { return true };
+        let mine = SnapshotCopy { node: reconciler.me().0, made: copy.made };
+        let mut named = super::all(reconciler);
+        named.retain(|entry| entry.lacking(&volume, mine).is_some());
+        if named.is_empty() {
+            return true;
+        }
+        let here = self.snapshots_here().await.unwrap_or_default();
+        let Some(SnapshotsHere { has, .. }) = here.into_iter().find(|of| of.volume == id.to_string()) else {
+            return false;
+        };
+        named.retain(|entry| !has.iter().any(|here| (here.number, here.at) == (entry.number, entry.at)));
+        for SnapshotEntry { number, name, .. } in named {
+            let noted = self.change_snapshot(number, |entry| Ok(entry.lacking(&volume, mine)));
+            match noted.await {
+                Ok(_) | Err(ControlError::NotFound { .. }) => {}
+                Err(error) => {
+                    tracing::debug!(snapshot = name, %error, "the record still names a copy that lacks it");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
     async fn tidy_all(self: &Rc<Control>, reconciler: &Rc<Reconciler>, changes: Vec<SnapshotEntry>) {
         let mut here: BTreeMap<VolumeId, Vec<u32>> = BTreeMap::new();
         // All of them are looked at: those that wait for a node that is down must not keep the others waiting.
