@@ -16,6 +16,7 @@ use crate::copies::{
 use crate::data::VolumeId;
 use crate::member::Reconciler;
 use crate::shard::{Shard, on_all_cores};
+use crate::yielding::ITEMS_PER_TURN;
 
 /// How many snapshots are confirmed in one round, and deleted of one volume: the record takes a moment for
 /// each.
@@ -116,7 +117,10 @@ impl Control {
         let mut here: BTreeMap<VolumeId, Vec<u32>> = BTreeMap::new();
         // All of them are looked at: those that wait for a node that is down must not keep the others waiting.
         let mut confirmed = 0;
-        for entry in changes {
+        for (number, entry) in changes.into_iter().enumerate() {
+            if number > 0 && number.is_multiple_of(ITEMS_PER_TURN) {
+                rt::next_turn().await;
+            }
             match entry.state {
                 SnapshotState::Preparing if self.is_abandoned(reconciler, &entry) => {
                     self.undo_snapshot(entry.number, true).await;
