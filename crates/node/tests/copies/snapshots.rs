@@ -111,6 +111,26 @@ fn a_snapshot_is_on_all_copies_and_is_deleted_from_all() {
     });
 }
 
+#[test]
+fn several_snapshots_are_taken_at_the_same_time() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.add_other_volume();
+    let taken = cluster.control(0, |control| async move {
+        let take = |(volume, name): (&str, &str)| {
+            let spec = SnapshotSpec { name: name.into(), volumes: vec![volume.into()] };
+            let control = Rc::clone(&control);
+            async move { control.create_snapshot(spec).await.map(|status| status.entry.number) }
+        };
+        rt::join_all([(NAME, "first"), (OTHER, "second"), (NAME, "third")].map(take)).await
+    });
+    assert!(matches!(&taken[..2], [Ok(1), Ok(2)]), "{taken:?}");
+    // It comes before the first one is complete.
+    let under_way =
+        matches!(taken[2], Err(ControlError::SnapshotNotTaken { obstacle: SnapshotObstacle::UnderWay, .. }));
+    assert!(under_way, "{taken:?}");
+}
+
 /// A host writes a number to one volume, and then to the other one, through either node in turn.
 async fn write_in_turn(portals: Vec<SocketAddr>, stops: Rc<Cell<bool>>, written: Rc<Cell<u64>>) {
     let mut sessions = Vec::new();

@@ -140,7 +140,6 @@ impl Control {
     ) -> Result<(SnapshotEntry, Begun<u32>)> {
         let mut tries = 0;
         loop {
-            tries += 1;
             let last = reconciler.get::<u32>(LAST_SNAPSHOT);
             let revision = reconciler.revision_of(LAST_SNAPSHOT);
             if last.is_none() && revision.is_some() {
@@ -149,8 +148,13 @@ impl Control {
             let number = last.map_or(0, |(number, _)| number).checked_add(1);
             let number = number.ok_or(ControlError::Internal("the numbers of snapshots are used up"))?;
             let entry = new_entry(reconciler, number, name, ids)?;
-            let taking = self.snapshots.taking.begin(number);
-            let taking = taking.ok_or(ControlError::Internal("a snapshot's number was given twice"))?;
+            let is_outdated = || reconciler.revision_of(LAST_SNAPSHOT) != revision;
+            let Some(taking) = self.snapshots.taking.begin(number) else {
+                // Another request to this node is just getting the number.
+                reconciler.until(TIDY_EVERY, is_outdated).await;
+                continue;
+            };
+            tries += 1;
             let transaction = Reconciler::transaction()
                 .expect(LAST_SNAPSHOT, revision)
                 .expect(&entry.key(), None)
@@ -160,7 +164,7 @@ impl Control {
                 Ok(()) => return Ok((entry, taking)),
                 Err(ClusterError::Conflict(_)) if tries < TRIES_MAX => {
                     drop(taking);
-                    reconciler.until(TIDY_EVERY, || reconciler.revision_of(LAST_SNAPSHOT) != revision).await;
+                    reconciler.until(TIDY_EVERY, is_outdated).await;
                 }
                 Err(error) => return Err(error.into()),
             }
