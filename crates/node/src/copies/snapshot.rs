@@ -98,7 +98,7 @@ impl SnapshotCopy {
 
 impl SnapshotOf {
     /// Whether all copies that took it are those that were to take it, and one of them stays. A node may have
-    /// got another copy since, which would be nobody's to delete it from.
+    /// got another copy since, and nobody would delete it there.
     pub fn has_it(&self, volume: &VolumeEntry) -> bool {
         self.copies.iter().all(|copy| copy.is_of(volume)) && self.copies.iter().any(|copy| copy.stays(volume))
     }
@@ -256,6 +256,8 @@ pub enum SnapshotObstacle {
     TooMany,
     #[error("another snapshot of it is being taken: try again in a moment")]
     UnderWay,
+    #[error("another node cancelled it, because it did not reach the node that was taking it: try again")]
+    Undone,
     #[error("a disk failed")]
     Failed,
 }

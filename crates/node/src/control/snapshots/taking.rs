@@ -499,8 +499,9 @@ async fn complete(reconciler: &Reconciler, entry: &SnapshotEntry, taken: Taken) 
     let key = entry.key();
     let now = reconciler.get::<SnapshotEntry>(&key);
     let now = now.filter(|(now, _)| now.state == SnapshotState::Preparing);
-    // Another node has undone it, because it did not reach this one.
-    let (now, revision) = now.ok_or(ClusterError::Conflict(entry.name.clone()))?;
+    let undone =
+        || not_taken(entry.volumes.first().map_or("", |of| of.name.as_str()), SnapshotObstacle::Undone);
+    let (now, revision) = now.ok_or_else(undone)?;
     let mut next = SnapshotEntry { state: SnapshotState::Complete, pause_us: taken.pause_us, ..now };
     for of in &mut next.volumes {
         let held = taken.held.iter().find(|held| held.id == of.id);
@@ -518,7 +519,10 @@ async fn complete(reconciler: &Reconciler, entry: &SnapshotEntry, taken: Taken) 
         // Whoever undoes it now waits for the outcome.
         reconciler.until(RECORD_DEADLINE, || reconciler.revision_of(&key) != Some(revision)).await;
     }
-    Ok(committed?)
+    match committed {
+        Err(ClusterError::Conflict(_)) => Err(undone()),
+        committed => Ok(committed?),
+    }
 }
 
 /// Holds a volume on all members, and waits until all of them have the same. Gives up at `until`.

@@ -115,7 +115,7 @@ impl Control {
 
     async fn tidy_all(self: &Rc<Control>, reconciler: &Rc<Reconciler>, changes: Vec<SnapshotEntry>) {
         let mut here: BTreeMap<VolumeId, Vec<u32>> = BTreeMap::new();
-        // All of them are looked at: those that wait for a node that is down must not keep the others waiting.
+        // All of them are looked at: those that wait for a node that is down must not keep others waiting.
         let mut confirmed = 0;
         for (number, entry) in changes.into_iter().enumerate() {
             if number > 0 && number.is_multiple_of(ITEMS_PER_TURN) {
