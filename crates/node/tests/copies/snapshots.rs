@@ -275,6 +275,26 @@ fn a_crash_while_it_is_taken_leaves_a_snapshot_everywhere_or_nowhere() {
     each_seed(24, crash_while_taking);
 }
 
+/// Deletes a volume, and takes a snapshot of it at some moment meanwhile: one of the two is refused.
+#[test]
+fn a_volume_is_not_deleted_with_a_snapshot_that_was_taken_meanwhile() {
+    each_seed(24, |seed| {
+        let mut rng = Rng::new(seed);
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Log, 2);
+        let deleted = Rc::new(Cell::new(None));
+        let told = Rc::clone(&deleted);
+        drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), move || async move {
+            told.set(Some(Control::current().delete_volume(NAME, true).await.is_ok()));
+        }));
+        cluster.world.run_for(Duration::from_micros(rng.below(8_000)));
+        let taken = cluster.take(1, &[NAME], "first").is_ok();
+        cluster.world.run_for(Duration::from_secs(10));
+        assert_eq!(deleted.get(), Some(!taken));
+        assert_eq!(cluster.snapshots(0).len(), usize::from(taken));
+    });
+}
+
 /// The node that coordinates has written the entry, and is gone: the snapshot is undone.
 #[test]
 fn a_copy_takes_no_snapshot_in_another_epoch_and_none_that_was_undone() {
