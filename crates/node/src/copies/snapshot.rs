@@ -256,6 +256,8 @@ pub enum SnapshotObstacle {
     TooMany,
     #[error("another snapshot of it is being taken: try again in a moment")]
     UnderWay,
+    #[error("its only copy in sync is being moved: try again when that is complete")]
+    Moving,
     #[error("another node cancelled it, because it did not reach the node that was taking it: try again")]
     Undone,
     #[error("a disk failed")]

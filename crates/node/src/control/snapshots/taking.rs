@@ -407,7 +407,11 @@ fn new_entry(
         if copies.is_empty() {
             return Err(not_taken(&entry.name, SnapshotObstacle::NotServed));
         }
-        volumes.push(SnapshotOf { id: entry.id, name: entry.name, size: entry.size, copies });
+        let of = SnapshotOf { id: entry.id.clone(), name: entry.name.clone(), size: entry.size, copies };
+        if !of.has_it(&entry) {
+            return Err(not_taken(&entry.name, SnapshotObstacle::Moving));
+        }
+        volumes.push(of);
     }
     Ok(SnapshotEntry {
         number,
