@@ -161,7 +161,10 @@ fn shown(snapshot: &Snapshot) -> String {
             ]);
         }
     }
-    format!("{head}\n{}", table.text("The volumes of the snapshot have no copies any more."))
+    format!(
+        "{head}\n{}",
+        table.text("The cluster has no copies of these volumes: their pools may have been exported.")
+    )
 }
 
 fn state(state: SnapshotState) -> &'static str {

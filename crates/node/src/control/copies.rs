@@ -26,6 +26,9 @@ pub(super) use self::opening::Worth;
 use super::access::{HOSTS, TARGETS, announce};
 use super::change::{Changing, WaitsFor};
 use super::members::{NEXT_NODE, told_portals};
+use super::relocation::TRIES_MAX;
+use super::snapshots::{check_none_preparing, no_new_snapshot};
+use super::tidying::TIDY_EVERY;
 use super::volumes::{
     SpaceChange, check_compressible, check_space, has_empty_slices, show_capacity, whole_blocks,
 };
@@ -135,10 +138,12 @@ impl Control {
                 if entry.copies.iter().any(|copy| !grown.contains(&(copy.node, copy.made))) {
                     return Err(ControlError::Cluster(ClusterError::Conflict(entry.name.clone())));
                 }
+                // It has the size that the volume had before. Hosts must not have written behind that.
+                check_none_preparing(&reconciler, &entry.id)?;
                 let mut next = entry.clone();
                 (next.size, next.epoch) = (capacity.0.max(entry.size), entry.epoch + 1);
                 next.reason = Cause::VolumeResized;
-                Ok((next, Vec::new()))
+                Ok((next, vec![no_new_snapshot(&reconciler)]))
             });
             match made.await {
                 // A copy was added meanwhile, with the volume's old size.
@@ -271,26 +276,42 @@ impl Control {
         changing.waits_for(WaitsFor::ClusterRecord);
         let reconciler = self.reconciler()?;
         let key = volume_key(id);
-        let (entry, revision) =
-            reconciler.get::<VolumeEntry>(&key).ok_or_else(|| ControlError::not_found("volume", name))?;
-        if reconciler.fork_of(&entry).is_some() {
-            return Err(ControlError::Forked(entry.name));
-        }
-        let mut transaction = without_volume(&reconciler, &entry, id, revision);
-        let mut nodes: Vec<NodeId> = entry.copies.iter().map(|copy| NodeId(copy.node)).collect();
-        // Copies that were removed but not yet deleted go with it.
-        nodes.extend(entry.dropped.iter().map(|dropped| NodeId(dropped.node)));
-        nodes.sort_unstable();
-        nodes.dedup();
-        if reconciler.remembers_deleted() {
-            let deleted = DeletedVolume {
-                id: entry.id,
-                name: entry.name,
-                nodes: nodes.iter().map(|node| node.0).collect(),
-            };
-            transaction = transaction.expect(&deleted_key(id), None).put(&deleted_key(id), json(&deleted));
-        }
-        reconciler.commit(transaction).await?;
+        let mut tries = 0;
+        let mut nodes = loop {
+            tries += 1;
+            let (entry, revision) =
+                reconciler.get::<VolumeEntry>(&key).ok_or_else(|| ControlError::not_found("volume", name))?;
+            if reconciler.fork_of(&entry).is_some() {
+                return Err(ControlError::Forked(entry.name));
+            }
+            self.check_no_snapshots(id, &entry.name)?;
+            let (last, begun) = no_new_snapshot(&reconciler);
+            let mut transaction = without_volume(&reconciler, &entry, id, revision).expect(&last, begun);
+            let mut nodes: Vec<NodeId> = entry.copies.iter().map(|copy| NodeId(copy.node)).collect();
+            // Copies that were removed but not yet deleted go with it.
+            nodes.extend(entry.dropped.iter().map(|dropped| NodeId(dropped.node)));
+            nodes.sort_unstable();
+            nodes.dedup();
+            if reconciler.remembers_deleted() {
+                let deleted = DeletedVolume {
+                    id: entry.id,
+                    name: entry.name,
+                    nodes: nodes.iter().map(|node| node.0).collect(),
+                };
+                transaction =
+                    transaction.expect(&deleted_key(id), None).put(&deleted_key(id), json(&deleted));
+            }
+            match reconciler.commit(transaction).await {
+                // A snapshot was begun, perhaps of this volume, and would be lost with it.
+                Err(ClusterError::Conflict(conflict)) if conflict == last && tries < TRIES_MAX => {
+                    reconciler.until(TIDY_EVERY, || reconciler.revision_of(&last) != begun).await;
+                }
+                result => {
+                    result?;
+                    break nodes;
+                }
+            }
+        };
         // The volume is deleted now, even if this fails. Each node that the entry lists then cleans up and
         // confirms it, because only that node knows whether one of its closed pools may still hold something.
         let is_here = nodes.contains(&reconciler.me());

@@ -283,6 +283,20 @@ pub(super) fn check_snapshots_stay(reconciler: &Reconciler, volume: &VolumeEntry
     }
 }
 
+/// Checks that no snapshot of a volume is being taken.
+///
+/// # Errors
+/// [`ControlError::SnapshotPreparing`].
+pub(super) fn check_none_preparing(reconciler: &Reconciler, id: &str) -> Result<()> {
+    let is_preparing =
+        |entry: &SnapshotEntry| entry.state == SnapshotState::Preparing && entry.of(id).is_some();
+    let changes: Vec<SnapshotEntry> = reconciler.list(SNAPSHOT_CHANGES);
+    match changes.into_iter().find(is_preparing) {
+        None => Ok(()),
+        Some(entry) => Err(ControlError::SnapshotPreparing(entry.name)),
+    }
+}
+
 /// For a transaction that no snapshot must have been begun since now: which key must have which revision.
 pub(super) fn no_new_snapshot(reconciler: &Reconciler) -> (String, Option<cluster::Revision>) {
     (LAST_SNAPSHOT.to_owned(), reconciler.revision_of(LAST_SNAPSHOT))

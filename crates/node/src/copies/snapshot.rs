@@ -17,6 +17,10 @@ pub const LAST_SNAPSHOT: &str = "last-snapshot";
 
 /// How many snapshots a cluster has at most. With two copies each, their entries take 2 MiB of the record.
 pub const SNAPSHOTS_MAX: usize = 4096;
+/// How many volumes they have at most, each counted with each of its snapshots. Snapshots of the most volumes
+/// would fill the record, and with a full record no copy could be lost any more. With four copies and the
+/// longest names, these take 6 MiB of its 64.
+pub const SNAPSHOT_PARTS_MAX: usize = 16_384;
 /// How many volumes a snapshot has at most.
 pub const SNAPSHOT_VOLUMES_MAX: usize = 128;
 
@@ -84,6 +88,20 @@ impl SnapshotCopy {
     pub fn is_of(self, volume: &VolumeEntry) -> bool {
         volume.copy_on(NodeId(self.node)).is_some_and(|(_, copy)| copy.made == self.made)
     }
+
+    /// Whether it is still there, and is not to be removed.
+    fn stays(self, volume: &VolumeEntry) -> bool {
+        let copy = volume.copy_on(NodeId(self.node));
+        copy.is_some_and(|(_, copy)| copy.made == self.made && copy.leaves.is_none())
+    }
+}
+
+impl SnapshotOf {
+    /// Whether all copies that took it are those that were to take it, and one of them stays. A node may have
+    /// got another copy since, and nobody would delete it there.
+    pub fn has_it(&self, volume: &VolumeEntry) -> bool {
+        self.copies.iter().all(|copy| copy.is_of(volume)) && self.copies.iter().any(|copy| copy.stays(volume))
+    }
 }
 
 impl SnapshotEntry {
@@ -142,17 +160,23 @@ impl SnapshotEntry {
         Some(next)
     }
 
+    /// This entry without a copy of a volume that lacks it, if it exists and another copy has it.
+    pub fn lacking(&self, volume: &VolumeEntry, copy: SnapshotCopy) -> Option<SnapshotEntry> {
+        let mut next = self.clone();
+        let of = next.volumes.iter_mut().find(|of| of.id == volume.id);
+        let of = of.filter(|of| self.state == SnapshotState::Complete && of.copies.contains(&copy))?;
+        of.copies.retain(|other| *other != copy);
+        of.copies.iter().any(|other| other.is_of(volume)).then_some(next)
+    }
+
     /// Whether the copy on a node is the only one that has it of a volume, among those that stay.
     pub fn is_only_on(&self, node: u16, volume: &VolumeEntry) -> bool {
         let Some(of) = self.of(&volume.id).filter(|_| self.state != SnapshotState::Deleting) else {
             return false;
         };
-        let stays = |copy: &&SnapshotCopy| {
-            copy.is_of(volume)
-                && volume.copy_on(NodeId(copy.node)).is_some_and(|(_, copy)| copy.leaves.is_none())
-        };
         let mut there = of.copies.iter().filter(|copy| copy.is_of(volume));
-        there.any(|copy| copy.node == node) && of.copies.iter().filter(stays).all(|copy| copy.node == node)
+        let mut stay = of.copies.iter().filter(|copy| copy.stays(volume));
+        there.any(|copy| copy.node == node) && stay.all(|copy| copy.node == node)
     }
 }
 
@@ -224,7 +248,7 @@ pub enum SnapshotObstacle {
     NotServed,
     #[error("a copy is about to be in sync: try again in a moment")]
     Joining,
-    #[error("its copies in sync have changed in the meantime: try again")]
+    #[error("its size or its copies in sync have changed in the meantime: try again")]
     Changed,
     #[error("blocks of it are lost: restore them first (`ursa volume show`)")]
     Lost,
@@ -232,6 +256,10 @@ pub enum SnapshotObstacle {
     TooMany,
     #[error("another snapshot of it is being taken: try again in a moment")]
     UnderWay,
+    #[error("its only copy in sync is being moved: try again when that is complete")]
+    Moving,
+    #[error("another node cancelled it, because it did not reach the node that was taking it: try again")]
+    Undone,
     #[error("a disk failed")]
     Failed,
 }
@@ -304,6 +332,22 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_counts_only_on_the_copies_that_were_to_take_it() {
+        let in_sync = |node| (node, StandingEntry::InSync);
+        let mut volume = VolumeEntry::with_copies(&[in_sync(1), in_sync(2)]);
+        let both = of(&volume.id, &[(1, 1), (2, 1)]);
+        assert!(both.has_it(&volume));
+        volume.copies[0].leaves = Some(Leaves::Now);
+        assert!(both.has_it(&volume));
+        volume.copies[1].leaves = Some(Leaves::Now);
+        assert!(!both.has_it(&volume), "none stays");
+        volume.copies.iter_mut().for_each(|copy| copy.leaves = None);
+        volume.copies[1].made = 7;
+        assert!(!both.has_it(&volume), "another copy on the same node");
+        assert!(!of(&volume.id, &[]).has_it(&volume));
+    }
+
+    #[test]
     fn a_pool_that_moves_to_another_node_takes_its_snapshots_with_it() {
         let volume = VolumeEntry::with_copies(&[(2, StandingEntry::InSync)]);
         let mine = SnapshotCopy { node: 2, made: 1 };
@@ -314,6 +358,20 @@ mod tests {
         assert_eq!(adopted.adopted(&volume, mine), None, "a copy has it");
         let deleted = SnapshotEntry { state: SnapshotState::Deleting, ..moved };
         assert_eq!(deleted.adopted(&volume, mine), None);
+    }
+
+    #[test]
+    fn a_copy_that_lacks_a_snapshot_does_not_count_beside_one_that_has_it() {
+        let volume = VolumeEntry::with_copies(&[(1, StandingEntry::InSync), (2, StandingEntry::InSync)]);
+        let second = SnapshotCopy { node: 2, made: 1 };
+        let complete =
+            |copies: &[(u16, u64)]| snapshot(SnapshotState::Complete, vec![of(&volume.id, copies)]);
+        let both = complete(&[(1, 1), (2, 1)]);
+        assert_eq!(both.lacking(&volume, second), Some(complete(&[(1, 1)])));
+        assert_eq!(complete(&[(1, 1)]).lacking(&volume, second), None);
+        assert_eq!(complete(&[(2, 1)]).lacking(&volume, second), None, "it is shown as missing");
+        assert_eq!(complete(&[(1, 3), (2, 1)]).lacking(&volume, second), None, "a former copy");
+        assert_eq!(SnapshotEntry { state: SnapshotState::Deleting, ..both }.lacking(&volume, second), None);
     }
 
     #[test]

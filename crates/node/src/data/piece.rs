@@ -68,12 +68,18 @@ impl Volume {
 
     /// Takes `piece` for a read-modify-write.
     pub(super) async fn take_piece(&self, piece: Piece) -> Result<TakenRange, SliceError> {
-        if let Some(slice) = self.slice(piece.slice) {
-            return slice.take(piece.offset, piece.len).await;
-        }
+        self.take_piece_until(piece, None).await
+    }
+
+    /// Takes `piece`, and gives up at a time: newer operations wait behind what is being taken. If the caller
+    /// stops waiting, a task on another core does not.
+    async fn take_piece_until(&self, piece: Piece, until: Option<Instant>) -> Result<TakenRange, SliceError> {
         let Piece { slice, offset, len, .. } = piece;
+        if let Some(slice) = self.slice(slice) {
+            return take_until(&slice, offset, len, until).await;
+        }
         let take = move |owner: Rc<Slice>| async move {
-            let taken = owner.take(offset, len).await?;
+            let taken = take_until(&owner, offset, len, until).await?;
             Ok(TakenThere { core: rt::core(), entry: Shard::current().keep_taken(taken) })
         };
         Ok(TakenRange::held_by(self.on_owner(slice, take).await?))
@@ -87,25 +93,43 @@ impl Volume {
         offset: ByteOffset,
         len: ByteLen,
     ) -> Result<TakenRange, SliceError> {
-        self.take_piece(Piece { slice, offset, len, volume_offset: self.stripe.volume_offset(slice, offset) })
-            .await
+        self.take_piece(self.part(slice, offset, len)).await
+    }
+
+    fn part(&self, slice: u16, offset: ByteOffset, len: ByteLen) -> Piece {
+        Piece { slice, offset, len, volume_offset: self.stripe.volume_offset(slice, offset) }
     }
 
     /// Takes all of the volume on all nodes that have a copy of it, slice by slice in their order, as
-    /// commands do. Slices without bytes are left out.
+    /// commands do. Slices without bytes are left out. From `until` on, no command waits behind this any more
+    /// on any core, whether or not the caller still waits.
     ///
     /// # Errors
-    /// As for [`Slice::take`].
-    pub async fn take_all(&self) -> Result<Vec<(u16, TakenRange)>, SliceError> {
+    /// As for [`Slice::take`]; [`SliceError::Unavailable`]: not until then.
+    pub async fn take_all(&self, until: Instant) -> Result<Vec<(u16, TakenRange)>, SliceError> {
         let size = self.blocks() * self.block_size;
         let mut taken = Vec::new();
         for slice in 0..self.stripe.slices() {
             let len = self.stripe.slice_len(slice, size);
             if len.0 > 0 {
-                taken.push((slice, self.take_part(slice, ByteOffset(0), len).await?));
+                let part = self.part(slice, ByteOffset(0), len);
+                taken.push((slice, self.take_piece_until(part, Some(until)).await?));
             }
         }
         Ok(taken)
+    }
+}
+
+async fn take_until(
+    slice: &Slice,
+    offset: ByteOffset,
+    len: ByteLen,
+    until: Option<Instant>,
+) -> Result<TakenRange, SliceError> {
+    let take = slice.take(offset, len);
+    match until {
+        None => take.await,
+        Some(until) => rt::timeout_at(until, take).await.unwrap_or(Err(SliceError::Unavailable)),
     }
 }
 
@@ -183,5 +207,27 @@ mod tests {
             (given_up, taken)
         });
         assert!(given_up > 0 && taken > 0, "{given_up} were given up, {taken} had their range");
+    }
+
+    /// What waits for a command on another core holds back what comes later, but not for longer than allowed.
+    #[test]
+    fn nothing_waits_for_long_behind_a_volume_that_could_not_be_taken() {
+        let (world, server) = single_node(2);
+        world.add_disk(server, "/dev/disk", 64 << 20, 512);
+        world.block_on(server, CoreId(0), || async {
+            let volume = new_volume(Control::current()).await;
+            let _older = volume.take_part(1, ByteOffset(0), LEN).await.unwrap();
+            let limit = Duration::from_millis(500);
+            let began = rt::now();
+            // The caller gives up even earlier.
+            let given_up = rt::timeout(limit / 2, volume.take_all(began + limit)).await;
+            assert!(given_up.is_err(), "a command has a part of it");
+            let newer = volume.take_part(1, ByteOffset(LEN.0), LEN);
+            let newer = rt::timeout(Duration::from_secs(10), newer).await;
+            drop(newer.expect("it waits for nothing that is there").unwrap());
+            assert!(rt::now().since(began) < limit * 2);
+            let late = volume.take_all(rt::now() + limit).await;
+            assert!(matches!(late, Err(SliceError::Unavailable)));
+        });
     }
 }

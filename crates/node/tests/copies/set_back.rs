@@ -70,7 +70,7 @@ pub(super) async fn log_in_at_last(portal: SocketAddr) -> Rc<Session> {
 }
 
 /// Two copies in sync, and an earlier image of the second node's pool.
-fn with_image_of_yesterday(seed: u64, kind: VolumeKind) -> (Cluster, DiskImage) {
+pub(super) fn with_image_of_yesterday(seed: u64, kind: VolumeKind) -> (Cluster, DiskImage) {
     let cluster = Cluster::new(seed, 2, 2);
     cluster.add_volume(kind, 2);
     cluster.fill(0, BLOCKS, BEFORE);

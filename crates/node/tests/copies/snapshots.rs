@@ -1,11 +1,13 @@
 //! Snapshots of sets of volumes: one instant on all copies, and everywhere or nowhere whatever crashes.
 
+use super::set_back::with_image_of_yesterday;
 use super::*;
 
 use base::{ByteLen, ByteOffset};
 use node::control::{ControlError, SnapshotSpec, SnapshotStatus};
 use node::copies::{
-    Refused, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep,
+    LAST_SNAPSHOT, Refused, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState,
+    SnapshotStep,
 };
 use node::member::{ClusterError, Reconciler, json};
 use rt::sim::DiskLatency;
@@ -32,6 +34,25 @@ impl Cluster {
         let volumes = volumes.iter().map(|volume| (*volume).to_owned()).collect();
         let spec = SnapshotSpec { name: name.to_owned(), volumes };
         self.control(index, move |control| async move { control.create_snapshot(spec).await })
+    }
+
+    /// Begins snapshot 1 of these volumes, as a node would that is lost then.
+    fn prepare(&self, volumes: Vec<SnapshotOf>) {
+        let entry = SnapshotEntry {
+            number: 1,
+            name: "first".into(),
+            at: 0,
+            node: 1,
+            incarnation: 0,
+            state: SnapshotState::Preparing,
+            volumes,
+            pause_us: 0,
+            held: false,
+        };
+        self.control(0, move |control| async move {
+            let transaction = Reconciler::transaction().put(&entry.key(), json(&entry));
+            control.reconciler().unwrap().commit(transaction).await.unwrap();
+        });
     }
 
     fn delete_snapshot(&self, index: usize, name: &'static str) -> Result<(), ControlError> {
@@ -88,6 +109,26 @@ fn a_snapshot_is_on_all_copies_and_is_deleted_from_all() {
         assert!(cluster.snapshots(2).is_empty());
         assert_eq!(cluster.take(0, &[NAME], "first").unwrap().entry.number, 2, "numbers are not used again");
     });
+}
+
+#[test]
+fn several_snapshots_are_taken_at_the_same_time() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.add_other_volume();
+    let taken = cluster.control(0, |control| async move {
+        let take = |(volume, name): (&str, &str)| {
+            let spec = SnapshotSpec { name: name.into(), volumes: vec![volume.into()] };
+            let control = Rc::clone(&control);
+            async move { control.create_snapshot(spec).await.map(|status| status.entry.number) }
+        };
+        rt::join_all([(NAME, "first"), (OTHER, "second"), (NAME, "third")].map(take)).await
+    });
+    assert!(matches!(&taken[..2], [Ok(1), Ok(2)]), "{taken:?}");
+    // It comes before the first one is complete.
+    let under_way =
+        matches!(taken[2], Err(ControlError::SnapshotNotTaken { obstacle: SnapshotObstacle::UnderWay, .. }));
+    assert!(under_way, "{taken:?}");
 }
 
 /// A host writes a number to one volume, and then to the other one, through either node in turn.
@@ -234,6 +275,26 @@ fn a_crash_while_it_is_taken_leaves_a_snapshot_everywhere_or_nowhere() {
     each_seed(24, crash_while_taking);
 }
 
+/// Deletes a volume, and takes a snapshot of it at some moment meanwhile: one of the two is refused.
+#[test]
+fn a_volume_is_not_deleted_with_a_snapshot_that_was_taken_meanwhile() {
+    each_seed(24, |seed| {
+        let mut rng = Rng::new(seed);
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Log, 2);
+        let deleted = Rc::new(Cell::new(None));
+        let told = Rc::clone(&deleted);
+        drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), move || async move {
+            told.set(Some(Control::current().delete_volume(NAME, true).await.is_ok()));
+        }));
+        cluster.world.run_for(Duration::from_micros(rng.below(8_000)));
+        let taken = cluster.take(1, &[NAME], "first").is_ok();
+        cluster.world.run_for(Duration::from_secs(10));
+        assert_eq!(deleted.get(), Some(!taken));
+        assert_eq!(cluster.snapshots(0).len(), usize::from(taken));
+    });
+}
+
 /// The node that coordinates has written the entry, and is gone: the snapshot is undone.
 #[test]
 fn a_copy_takes_no_snapshot_in_another_epoch_and_none_that_was_undone() {
@@ -242,21 +303,7 @@ fn a_copy_takes_no_snapshot_in_another_epoch_and_none_that_was_undone() {
     let volume = cluster.shown(0).unwrap().entry;
     let copies = volume.copies.iter().map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect();
     let of = SnapshotOf { id: volume.id.clone(), name: volume.name.clone(), size: volume.size, copies };
-    let entry = SnapshotEntry {
-        number: 1,
-        name: "first".into(),
-        at: 0,
-        node: 1,
-        incarnation: 0,
-        state: SnapshotState::Preparing,
-        volumes: vec![of],
-        pause_us: 0,
-        held: false,
-    };
-    cluster.control(0, move |control| async move {
-        let transaction = Reconciler::transaction().put(&entry.key(), json(&entry));
-        control.reconciler().unwrap().commit(transaction).await.unwrap();
-    });
+    cluster.prepare(vec![of]);
     let mark = |epoch: u64| {
         let volumes = vec![(volume.id.clone(), Some(epoch))];
         cluster.control(0, move |control| async move {
@@ -322,6 +369,92 @@ fn a_node_that_was_down_neither_loses_nor_resurrects_a_snapshot() {
         assert_eq!((cluster.snapshots_in_pool(0), cluster.snapshots_in_pool(1)), (0, 1));
         assert!(matches!(remove(2), Err(ControlError::OnlyInSync { .. })));
     });
+}
+
+/// Otherwise the other copy could be removed, and the snapshot with it.
+#[test]
+fn a_copy_that_was_set_back_does_not_count_as_one_that_has_a_snapshot() {
+    let (cluster, yesterday) = with_image_of_yesterday(1, VolumeKind::Log);
+    assert_eq!(has(&cluster.take(0, &[NAME], "today").unwrap()), [true, true]);
+    cluster.fill(1, 0..64, 2);
+    cluster.world.run_for(Duration::from_secs(20));
+    cluster.world.crash(cluster.servers[1]);
+    cluster.fill(0, 64..70, 3);
+    cluster.put_back(1, yesterday);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    let status = cluster.control(0, |control| async move { control.snapshot("today").unwrap() });
+    assert_eq!(has(&status), [true, false]);
+    assert_eq!((cluster.snapshots_in_pool(0), cluster.snapshots_in_pool(1)), (1, 0));
+    let removed = cluster.control(0, |control| async move { control.remove_copy(NAME, 1).await });
+    assert!(matches!(removed, Err(ControlError::OnlyCopyOfSnapshot { node: 1, .. })), "{removed:?}");
+}
+
+/// Otherwise it would lack what hosts have written behind its end before it was taken.
+#[test]
+fn a_volume_does_not_grow_while_its_snapshot_is_taken() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    let volume = cluster.shown(0).unwrap().entry;
+    let copies = volume.copies.iter().map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect();
+    // By its size in the record, which the node that holds it has not followed yet.
+    let of =
+        SnapshotOf { id: volume.id.clone(), name: volume.name.clone(), size: volume.size + 4096, copies };
+    cluster.prepare(vec![of]);
+    let larger = ByteLen(volume.size + MIB);
+    let grow = move |control: Rc<Control>| async move { control.grow_volume(NAME, larger).await.map(drop) };
+    let held = cluster.control(0, move |control| async move {
+        let reconciler = control.reconciler().unwrap();
+        let hold = SnapshotStep::Hold { ids: vec![volume.id] };
+        reconciler.ask(reconciler.me(), Ask::Snapshot { number: 1, step: hold }).await.map(drop)
+    });
+    let Err(ClusterError::Refused { reason: Refused::NoSnapshot { obstacle, .. }, .. }) = held else {
+        panic!("{held:?}");
+    };
+    assert_eq!(obstacle, SnapshotObstacle::Changed);
+    let grown = cluster.control(0, grow);
+    assert!(matches!(&grown, Err(ControlError::SnapshotPreparing(name)) if name == "first"), "{grown:?}");
+    // Its node is gone, so it is undone.
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.control(0, grow).unwrap();
+    let taken = cluster.take(1, &[NAME], "second").unwrap();
+    assert_eq!(taken.entry.volumes[0].size, larger.0);
+}
+
+/// A node deletes what it has, however many snapshots wait for another one.
+#[test]
+fn deleted_snapshots_of_a_node_that_is_down_keep_no_others_waiting() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(5));
+    let volume = cluster.shown(0).unwrap().entry;
+    let second = volume.copies.iter().filter(|copy| copy.node == 2);
+    let copies = second.map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect();
+    let of = SnapshotOf { id: volume.id, name: volume.name, size: volume.size, copies };
+    cluster.control(0, move |control| async move {
+        let mut transaction = Reconciler::transaction().put(LAST_SNAPSHOT, json(&90));
+        for number in 1..=90 {
+            let entry = SnapshotEntry {
+                number,
+                name: format!("former-{number}"),
+                at: 0,
+                node: 1,
+                incarnation: 0,
+                state: SnapshotState::Deleting,
+                volumes: vec![of.clone()],
+                pause_us: 0,
+                held: false,
+            };
+            transaction = transaction.put(&entry.key(), json(&entry));
+        }
+        control.reconciler().unwrap().commit(transaction).await.unwrap();
+    });
+    assert_eq!(cluster.take(0, &[NAME], "last").unwrap().entry.number, 91);
+    assert_eq!(cluster.snapshots_in_pool(0), 1);
+    cluster.delete_snapshot(0, "last").unwrap();
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!((cluster.snapshots(0).len(), cluster.snapshots_in_pool(0)), (90, 0));
 }
 
 #[test]

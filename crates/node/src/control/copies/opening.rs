@@ -204,6 +204,11 @@ impl Control {
                 rt::sleep(MAP_WRITTEN_EVERY).await;
                 continue;
             }
+            // Before it counts again. An accepted copy does not wait for the record.
+            if !self.note_lacking_snapshots(&reconciler, id).await && !accepted {
+                rt::sleep(TRUSTED_AGAIN).await;
+                continue;
+            }
             {
                 let Some(pool) = self.pool_with(pool) else { return };
                 let (slot, state) = (copy.me.index() as u8, CopyState::Trusted { epoch: copy.made });

@@ -24,9 +24,9 @@ use crate::attach::access::VolumeName;
 use crate::attach::unit::Unit;
 use crate::canary::{Canary, makes};
 use crate::copies::{
-    Answer, Ask, HeldVolume, LAST_SNAPSHOT, Refused, SNAPSHOT_VOLUMES_MAX, SNAPSHOTS_MAX, SnapshotAnswer,
-    SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep, StandingEntry,
-    VolumeEntry, pool_number, volume_key,
+    Answer, Ask, HeldVolume, LAST_SNAPSHOT, Refused, SNAPSHOT_PARTS_MAX, SNAPSHOT_VOLUMES_MAX, SNAPSHOTS_MAX,
+    SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep,
+    StandingEntry, VolumeEntry, pool_number, volume_key,
 };
 use crate::data::{Slice, TakenRange, VolumeId};
 use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
@@ -140,7 +140,6 @@ impl Control {
     ) -> Result<(SnapshotEntry, Begun<u32>)> {
         let mut tries = 0;
         loop {
-            tries += 1;
             let last = reconciler.get::<u32>(LAST_SNAPSHOT);
             let revision = reconciler.revision_of(LAST_SNAPSHOT);
             if last.is_none() && revision.is_some() {
@@ -149,8 +148,13 @@ impl Control {
             let number = last.map_or(0, |(number, _)| number).checked_add(1);
             let number = number.ok_or(ControlError::Internal("the numbers of snapshots are used up"))?;
             let entry = new_entry(reconciler, number, name, ids)?;
-            let taking = self.snapshots.taking.begin(number);
-            let taking = taking.ok_or(ControlError::Internal("a snapshot's number was given twice"))?;
+            let is_outdated = || reconciler.revision_of(LAST_SNAPSHOT) != revision;
+            let Some(taking) = self.snapshots.taking.begin(number) else {
+                // Another request to this node is just getting the number.
+                reconciler.until(TIDY_EVERY, is_outdated).await;
+                continue;
+            };
+            tries += 1;
             let transaction = Reconciler::transaction()
                 .expect(LAST_SNAPSHOT, revision)
                 .expect(&entry.key(), None)
@@ -160,7 +164,7 @@ impl Control {
                 Ok(()) => return Ok((entry, taking)),
                 Err(ClusterError::Conflict(_)) if tries < TRIES_MAX => {
                     drop(taking);
-                    reconciler.until(TIDY_EVERY, || reconciler.revision_of(LAST_SNAPSHOT) != revision).await;
+                    reconciler.until(TIDY_EVERY, is_outdated).await;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -259,25 +263,28 @@ impl Control {
     }
 
     async fn hold_for_snapshot(self: &Rc<Control>, number: u32, ids: Vec<String>) -> Result<SnapshotAnswer> {
-        let names = numbered(&*self.reconciler()?, number).map(|(entry, _)| entry);
-        let name = |id: &String| {
-            let of = names.as_ref().and_then(|entry| entry.of(id));
-            of.map_or(id, |of| &of.name).clone()
-        };
+        // It has prepared this. A question that comes late holds nobody.
+        let entry = self.preparing(number).await?;
+        let name = |id: &String| entry.of(id).map_or(id, |of| &of.name).clone();
+        let size = |id: &str| entry.of(id).map_or(0, |of| of.size);
         let began = rt::now();
+        let until = began + HOLD_MAX;
         let hold = Hold { began, is_complete: false, _ranges: Vec::new(), _units: Vec::new() };
         self.snapshots.held.borrow_mut().insert(number, hold);
         let control = Rc::clone(self);
         rt::spawn(async move {
-            rt::sleep_until(began + HOLD_MAX).await;
+            rt::sleep_until(until).await;
             control.release_snapshot(number);
         })
         .detach();
         let me = self.reconciler()?.me();
-        let hold = ids.iter().map(|id| async move { (id, hold_volume(me, id).await) });
-        let all = rt::timeout_at(began + HOLD_MAX, rt::join_all(hold)).await;
+        let hold = ids.iter().map(|id| {
+            let size = size(id.as_str());
+            async move { (id, hold_volume(me, id, size, until).await) }
+        });
+        let all = rt::timeout_at(until, rt::join_all(hold)).await.ok().filter(|_| rt::now() < until);
         let (mut volumes, mut ranges, mut units) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, held) in all.map_err(|rt::Elapsed| too_slow())? {
+        for (id, held) in all.ok_or_else(too_slow)? {
             let (volume, of_volume, unit) = held.map_err(|obstacle| not_taken(&name(id), obstacle))?;
             volumes.push(volume);
             ranges.extend(of_volume);
@@ -360,6 +367,18 @@ fn check_volume(reconciler: &Reconciler, entry: &VolumeEntry) -> Result<()> {
     }
 }
 
+/// Checks that the record has room for one more snapshot of so many volumes.
+fn check_room(known: &[SnapshotEntry], volumes: usize) -> Result<()> {
+    let parts = known.iter().map(|entry| entry.volumes.len()).sum::<usize>() + volumes;
+    if known.len() >= SNAPSHOTS_MAX {
+        return Err(ControlError::TooMany { kind: "snapshot", most: SNAPSHOTS_MAX });
+    }
+    if parts > SNAPSHOT_PARTS_MAX {
+        return Err(ControlError::TooMany { kind: "volumes in snapshot", most: SNAPSHOT_PARTS_MAX });
+    }
+    Ok(())
+}
+
 /// The entry of a snapshot that is about to be taken.
 fn new_entry(
     reconciler: &Reconciler,
@@ -372,9 +391,7 @@ fn new_entry(
     if known.iter().filter(is_there).any(|entry| entry.name == name) {
         return Err(ControlError::Exists { kind: "snapshot", name: name.to_owned() });
     }
-    if known.len() >= SNAPSHOTS_MAX {
-        return Err(ControlError::TooMany { kind: "snapshot", most: SNAPSHOTS_MAX });
-    }
+    check_room(&known, ids.len())?;
     let preparing = || known.iter().filter(|entry| entry.state == SnapshotState::Preparing);
     let mut volumes = Vec::new();
     for id in ids {
@@ -390,7 +407,11 @@ fn new_entry(
         if copies.is_empty() {
             return Err(not_taken(&entry.name, SnapshotObstacle::NotServed));
         }
-        volumes.push(SnapshotOf { id: entry.id, name: entry.name, size: entry.size, copies });
+        let of = SnapshotOf { id: entry.id.clone(), name: entry.name.clone(), size: entry.size, copies };
+        if !of.has_it(&entry) {
+            return Err(not_taken(&entry.name, SnapshotObstacle::Moving));
+        }
+        volumes.push(of);
     }
     Ok(SnapshotEntry {
         number,
@@ -482,22 +503,16 @@ async fn complete(reconciler: &Reconciler, entry: &SnapshotEntry, taken: Taken) 
     let key = entry.key();
     let now = reconciler.get::<SnapshotEntry>(&key);
     let now = now.filter(|(now, _)| now.state == SnapshotState::Preparing);
-    // Another node has undone it, because it did not reach this one.
-    let (now, revision) = now.ok_or(ClusterError::Conflict(entry.name.clone()))?;
+    let undone =
+        || not_taken(entry.volumes.first().map_or("", |of| of.name.as_str()), SnapshotObstacle::Undone);
+    let (now, revision) = now.ok_or_else(undone)?;
     let mut next = SnapshotEntry { state: SnapshotState::Complete, pause_us: taken.pause_us, ..now };
     for of in &mut next.volumes {
         let held = taken.held.iter().find(|held| held.id == of.id);
         of.copies.retain(|copy| held.is_some_and(|held| held.nodes.contains(&copy.node)));
         // What has changed since the entry was written depends on it.
         let volume = VolumeId::parse(&of.id).and_then(|id| reconciler.get::<VolumeEntry>(&volume_key(id)));
-        let stays = |volume: &VolumeEntry, copy: &SnapshotCopy| {
-            let now = volume.copy_on(NodeId(copy.node));
-            copy.is_of(volume) && now.is_some_and(|(_, now)| now.leaves.is_none())
-        };
-        let has = volume.is_some_and(|(volume, _)| {
-            volume.shape.kind == VolumeKind::Log && of.copies.iter().any(|copy| stays(&volume, copy))
-        });
-        if !has {
+        if volume.is_none_or(|(volume, _)| volume.shape.kind != VolumeKind::Log || !of.has_it(&volume)) {
             return Err(not_taken(&of.name, SnapshotObstacle::Changed));
         }
     }
@@ -508,20 +523,30 @@ async fn complete(reconciler: &Reconciler, entry: &SnapshotEntry, taken: Taken) 
         // Whoever undoes it now waits for the outcome.
         reconciler.until(RECORD_DEADLINE, || reconciler.revision_of(&key) != Some(revision)).await;
     }
-    Ok(committed?)
+    match committed {
+        Err(ClusterError::Conflict(_)) => Err(undone()),
+        committed => Ok(committed?),
+    }
 }
 
-/// Holds a volume on all members, and waits until all of them have the same.
+/// Holds a volume on all members, and waits until all of them have the same. Gives up at `until`.
 async fn hold_volume(
     me: NodeId,
     id: &str,
+    size: u64,
+    until: Instant,
 ) -> Result<(HeldVolume, Vec<(u16, TakenRange)>, Rc<Unit>), SnapshotObstacle> {
     let unit = VolumeId::parse(id).and_then(|id| Shard::current().unit(id));
     let unit = unit.ok_or(SnapshotObstacle::NotServed)?;
-    let mut ranges = unit.volume().take_all().await.map_err(|_| SnapshotObstacle::NotServed)?;
+    let volume = unit.volume();
+    // It has grown, and this core does not know that yet.
+    if (volume.blocks() * volume.block_size()).0 < size {
+        return Err(SnapshotObstacle::Changed);
+    }
+    let mut ranges = volume.take_all(until).await.map_err(|_| SnapshotObstacle::NotServed)?;
     let mut found: Option<Option<Config>> = None;
     for (slice, _) in &ranges {
-        let config = unit.volume().on_owner(*slice, |slice| async move { Ok(settled_config(&slice).await) });
+        let config = volume.on_owner(*slice, |slice| async move { Ok(settled_config(&slice).await) });
         // Without a configuration, it is not in sync any more.
         let config = config.await.ok().flatten().ok_or(SnapshotObstacle::NotServed)?;
         if found.as_ref().is_some_and(|found| *found != config) {
@@ -595,6 +620,35 @@ fn acts_in(slice: &Slice) -> Option<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn snapshots_do_not_fill_the_record() {
+        let of = SnapshotOf { id: "id".into(), name: "db".into(), size: 1 << 20, copies: Vec::new() };
+        let of_volumes = |volumes: usize| SnapshotEntry {
+            number: 1,
+            name: "first".into(),
+            at: 0,
+            node: 1,
+            incarnation: 1,
+            state: SnapshotState::Complete,
+            volumes: vec![of.clone(); volumes],
+            pause_us: 0,
+            held: false,
+        };
+        let too_many = |known: &[SnapshotEntry], volumes| match check_room(known, volumes) {
+            Err(ControlError::TooMany { kind, most }) => Some((kind, most)),
+            _ => None,
+        };
+        let small = vec![of_volumes(1); SNAPSHOTS_MAX];
+        assert_eq!(too_many(&small[1..], 1), None);
+        assert_eq!(too_many(&small, 1), Some(("snapshot", SNAPSHOTS_MAX)));
+        let large = vec![of_volumes(SNAPSHOT_VOLUMES_MAX); SNAPSHOT_PARTS_MAX / SNAPSHOT_VOLUMES_MAX - 1];
+        assert_eq!(too_many(&large, SNAPSHOT_VOLUMES_MAX), None);
+        assert_eq!(
+            too_many(&[large, vec![of_volumes(1)]].concat(), SNAPSHOT_VOLUMES_MAX),
+            Some(("volumes in snapshot", SNAPSHOT_PARTS_MAX))
+        );
+    }
 
     #[test]
     fn a_name_is_not_a_number() {

@@ -16,20 +16,21 @@ use crate::copies::{
 use crate::data::VolumeId;
 use crate::member::Reconciler;
 use crate::shard::{Shard, on_all_cores};
+use crate::yielding::ITEMS_PER_TURN;
 
-/// How many snapshots are looked at in one round: the record takes a moment for each.
+/// How many snapshots are confirmed in one round, and deleted of one volume: the record takes a moment for
+/// each.
 const AT_ONCE: usize = 64;
 
 impl Control {
     /// Looks after the snapshots that are being taken or deleted, in a task of its own: the record may not
     /// respond.
     pub(in crate::control) fn tidy_snapshots(self: &Rc<Control>, reconciler: &Rc<Reconciler>) {
-        let mut changes: Vec<SnapshotEntry> = reconciler.list(SNAPSHOT_CHANGES);
+        let changes: Vec<SnapshotEntry> = reconciler.list(SNAPSHOT_CHANGES);
         let adopts = !self.snapshots.all_adopted.get() && self.all_pools_are_open();
         if changes.is_empty() && !adopts {
             return;
         }
-        changes.truncate(AT_ONCE);
         let (control, reconciler) = (Rc::clone(self), Rc::clone(reconciler));
         self.snapshots.tidying.start((), async move {
             control.tidy_all(&reconciler, changes).await;
@@ -78,17 +79,63 @@ impl Control {
         Ok(are_all_known)
     }
 
+    /// Writes to the record which snapshots this node's copy of a volume lacks although they should be on it:
+    /// its pool was set back. Otherwise another copy that has them could be removed. Returns whether that is
+    /// done.
+    pub(in crate::control) async fn note_lacking_snapshots(
+        &self,
+        reconciler: &Reconciler,
+        id: VolumeId,
+    ) -> bool {
+        let Some((volume, _)) = reconciler.get::<VolumeEntry>(&volume_key(id)) else { return true };
+        let Some((_, copy)) = volume.copy_on(reconciler.me()) else { return true };
+        let mine = SnapshotCopy { node: reconciler.me().0, made: copy.made };
+        let mut named = super::all(reconciler);
+        named.retain(|entry| entry.lacking(&volume, mine).is_some());
+        if named.is_empty() {
+            return true;
+        }
+        let here = self.snapshots_here().await.unwrap_or_default();
+        let Some(SnapshotsHere { has, .. }) = here.into_iter().find(|of| of.volume == id.to_string()) else {
+            return false;
+        };
+        named.retain(|entry| !has.iter().any(|here| (here.number, here.at) == (entry.number, entry.at)));
+        for SnapshotEntry { number, name, .. } in named {
+            let noted = self.change_snapshot(number, |entry| Ok(entry.lacking(&volume, mine)));
+            match noted.await {
+                Ok(_) | Err(ControlError::NotFound { .. }) => {}
+                Err(error) => {
+                    tracing::debug!(snapshot = name, %error, "the record still names a copy that lacks it");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
     async fn tidy_all(self: &Rc<Control>, reconciler: &Rc<Reconciler>, changes: Vec<SnapshotEntry>) {
         let mut here: BTreeMap<VolumeId, Vec<u32>> = BTreeMap::new();
-        for entry in changes {
+        // All of them are looked at: those that wait for a node that is down must not keep others waiting.
+        let mut confirmed = 0;
+        for (number, entry) in changes.into_iter().enumerate() {
+            if number > 0 && number.is_multiple_of(ITEMS_PER_TURN) {
+                rt::next_turn().await;
+            }
             match entry.state {
                 SnapshotState::Preparing if self.is_abandoned(reconciler, &entry) => {
                     self.undo_snapshot(entry.number, true).await;
                 }
                 SnapshotState::Deleting => {
-                    self.confirm_gone(&entry, |of, copy| is_gone(reconciler, of, copy)).await;
+                    if confirmed < AT_ONCE
+                        && self.confirm_gone(&entry, |of, copy| is_gone(reconciler, of, copy)).await
+                    {
+                        confirmed += 1;
+                    }
                     for of in self.to_delete(reconciler, &entry) {
-                        here.entry(of).or_default().push(entry.number);
+                        let numbers = here.entry(of).or_default();
+                        if numbers.len() < AT_ONCE {
+                            numbers.push(entry.number);
+                        }
                     }
                 }
                 SnapshotState::Preparing | SnapshotState::Complete => {}
@@ -151,9 +198,14 @@ impl Control {
     }
 
     /// Notes in the record that copies do not have a deleted snapshot. When none is left, it is forgotten.
-    async fn confirm_gone(&self, entry: &SnapshotEntry, is_gone: impl Fn(&SnapshotOf, SnapshotCopy) -> bool) {
+    /// Returns whether there was anything to note.
+    async fn confirm_gone(
+        &self,
+        entry: &SnapshotEntry,
+        is_gone: impl Fn(&SnapshotOf, SnapshotCopy) -> bool,
+    ) -> bool {
         if entry.without(&is_gone) == *entry {
-            return;
+            return false;
         }
         let confirmed = self.change_snapshot(entry.number, |entry| {
             let next = entry.without(&is_gone);
@@ -162,6 +214,7 @@ impl Control {
         if let Err(error) = confirmed.await {
             tracing::debug!(snapshot = entry.name, %error, "a deleted snapshot is still in the record");
         }
+        true
     }
 }
 

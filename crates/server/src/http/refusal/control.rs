@@ -26,7 +26,10 @@ impl From<ControlError> for Refusal {
             E::NotFound { kind, .. } => return worded(&error, NOT_FOUND, format!("{kind}_not_found")),
             E::Exists { kind, .. } => return worded(&error, CONFLICT, format!("{kind}_exists")),
             E::EntryUnreadable { kind, .. } => return worded(&error, CONFLICT, format!("{kind}_unreadable")),
-            E::TooMany { kind, .. } => return worded(&error, CONFLICT, format!("too_many_{kind}s")),
+            E::TooMany { kind, .. } => {
+                let last = kind.rsplit(' ').next().unwrap_or(kind);
+                return worded(&error, CONFLICT, format!("too_many_{last}s"));
+            }
             E::Name(_) => (UNPROCESSABLE, "name_invalid"),
             E::Mapped { .. } | E::MappedInPool { .. } => (CONFLICT, "volume_mapped"),
             E::HasLuns { .. } => (CONFLICT, "target_has_maps"),

@@ -30,7 +30,7 @@ use crate::http::state::State;
     responses(
         (status = OK, description = "The volume; with `dry_run`: what would be done", body = Answer<Volume>),
         (status = NOT_FOUND, description = "`volume_not_found`"),
-        (status = CONFLICT, description = "`volume_exists`, `volume_in_several_pools`, `forked`"),
+        (status = CONFLICT, description = "`volume_exists`, `volume_in_several_pools`, `forked`, `snapshot_preparing`"),
         (status = UNPROCESSABLE_ENTITY, description = "`would_shrink`, `too_small_to_grow`, `name_invalid`, `field_invalid`"),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`"),
     ),
