@@ -59,8 +59,7 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     canary::make(None);
     let cluster = Cluster::new(plan);
     let counts = Counts::default();
-    let histories: Vec<History> =
-        cluster.volumes.iter().map(|volume| History::new(plan.block, volume.index)).collect();
+    let histories = History::of_volumes(plan.block, cluster.volumes.len());
     let held: Vec<_> = cluster
         .volumes
         .iter()
