@@ -23,6 +23,7 @@ mod process;
 mod record;
 mod relocation;
 mod set_back;
+mod snapshots;
 mod stutter;
 mod turn;
 mod unharmed;
@@ -46,6 +47,9 @@ use crate::inside::Inside;
 use crate::load::{Counts, Hurry};
 use crate::media::Media;
 use crate::plan::Plan;
+
+/// The faults in which a node stands still, with what it holds.
+pub const STANDING_STILL: [&str; 3] = [pause::PAUSE.name, clock::STOP.name, clock::LEAP.name];
 
 /// No further copy is requested for this long.
 const ASKED_FOR: Duration = Duration::from_secs(3);
