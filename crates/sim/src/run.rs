@@ -84,8 +84,8 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     let inside = Inside::new(&cluster, &media, epochs.iter().map(Rc::clone).collect(), plan, &counts);
     let mut harms = Harms::new(&cluster, &histories, &inside, plan, &hosts, &counts, &hurry);
     harms.make(canary);
-    let snapshots = plan.snapshots.then(|| Snapshots::new(&cluster, &histories, &counts));
-    disturb(plan, &mut harms, snapshots.as_ref());
+    harms.snapshots = plan.snapshots.then(|| Snapshots::new(&cluster, &histories, &counts));
+    disturb(plan, &mut harms);
     harms.end();
     cluster.world.set_net_profile(NetProfile::default());
     come_in_sync(plan, &mut harms);
@@ -93,22 +93,20 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
         harms.see_conversions_end();
         come_in_sync(plan, &mut harms);
     }
-    if let Some(snapshots) = &snapshots {
-        harms.see_snapshot_taken(snapshots);
-    }
+    harms.see_snapshot_taken();
     // Hosts are killed, not stopped: some of them wait for half a minute because a lost command may still
     // take effect.
     hosts.iter().for_each(|host| cluster.world.kill(*host));
     // Their commands that are still in the nodes begin, or end, a moment later.
     cluster.world.run_for(UNDER_WAY_MAX);
     come_to_rest(plan, &cluster);
-    if let Some(snapshots) = &snapshots {
+    if let Some(snapshots) = &harms.snapshots {
         snapshots.settle(plan, &cluster);
     }
     for (volume, history) in cluster.volumes.iter().zip(&histories) {
         read_everywhere(plan, &cluster, volume, history);
     }
-    if let Some(snapshots) = &snapshots {
+    if let Some(snapshots) = &harms.snapshots {
         snapshots.check(plan);
     }
     for (volume, history) in cluster.volumes.iter().zip(&histories) {
@@ -165,12 +163,12 @@ fn mark(cluster: &Cluster, volume: &Volume, history: &History) -> BTreeMap<u64, 
     held
 }
 
-fn disturb(plan: &Plan, harms: &mut Harms<'_>, snapshots: Option<&Snapshots>) {
+fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
     let mut rng = Rng::new(plan.seed ^ 0x4a53);
     let mut fills = plan.fills.then(|| Rng::new(plan.seed ^ 0xf111));
     let mut converts = plan.converts.then(|| Rng::new(plan.seed ^ 0xc0f7));
     let mut rots = plan.rots.then(|| Rng::new(plan.seed ^ 0x4075));
-    let mut snapshots = snapshots.map(|snapshots| (snapshots, Rng::new(plan.seed ^ 0x54a9)));
+    let mut snapshots = plan.snapshots.then(|| Rng::new(plan.seed ^ 0x54a9));
     let total: u64 = plan.harms.iter().map(|(_, weight)| weight).sum();
     for _ in 0..plan.times {
         if harms.cluster.world.event_count() > EVENTS_MAX {
@@ -188,8 +186,8 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>, snapshots: Option<&Snapshots>) {
         if let Some(rng) = &mut rots {
             harms.rot_logs(rng);
         }
-        if let Some((snapshots, rng)) = &mut snapshots {
-            harms.manage_snapshots(snapshots, rng);
+        if let Some(rng) = &mut snapshots {
+            harms.manage_snapshots(rng);
         }
         // A fault that is impossible at the moment leaves its turn to another one.
         for _ in 0..DRAWS_MAX {

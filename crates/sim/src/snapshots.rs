@@ -165,6 +165,13 @@ impl Snapshots {
         (0..count).filter(|at| self.entry(*at).is_some_and(|known| known.exists())).collect()
     }
 
+    /// The snapshots that are lost with a node's copy of a volume.
+    pub fn only_on(&self, cluster: &Cluster, volume: &Volume, index: usize) -> Vec<usize> {
+        let (now, node) = (cluster.entry_of(volume), index as u16 + 1);
+        let is_last = |known: Recorded| known.exists() && known.entry.is_only_on(node, &now);
+        (0..self.0.asked.borrow().len()).filter(|at| self.entry(*at).is_some_and(is_last)).collect()
+    }
+
     /// What the record has of a snapshot, or had last.
     fn entry(&self, at: usize) -> Option<Recorded> {
         let (recorded, name) = (self.0.recorded.borrow(), name_of(at));

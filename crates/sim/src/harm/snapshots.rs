@@ -11,7 +11,6 @@ use store::VolumeKind;
 
 use super::Harms;
 use crate::cluster::Volume;
-use crate::snapshots::Snapshots;
 
 /// A snapshot is taken in one turn of faults out of this many.
 const TAKEN_ONE_IN: u64 = 2;
@@ -30,8 +29,8 @@ impl<'a> Harms<'a> {
     /// Has snapshots taken, read and deleted now and then.
     ///
     /// The random numbers are for this alone.
-    pub fn manage_snapshots(&self, snapshots: &Snapshots, rng: &mut Rng) {
-        let cluster = self.cluster;
+    pub fn manage_snapshots(&self, rng: &mut Rng) {
+        let (cluster, Some(snapshots)) = (self.cluster, &self.snapshots) else { return };
         let (takes, deletes) = (rng.one_in(TAKEN_ONE_IN), rng.one_in(DELETED_ONE_IN));
         let index = rng.below(cluster.servers.len() as u64) as usize;
         // Beyond the last volume: all of them.
@@ -66,15 +65,14 @@ impl<'a> Harms<'a> {
         }
     }
 
-    /// Sees that a snapshot of all log volumes can be taken, under load and without faults.
+    /// Sees that a snapshot of all log volumes can be taken, under load and without faults, in a plan with
+    /// snapshots.
     ///
     /// # Panics
     /// If that takes too long.
-    pub fn see_snapshot_taken(&self, snapshots: &Snapshots) {
+    pub fn see_snapshot_taken(&self) {
         let (cluster, logs) = (self.cluster, self.log_volumes());
-        if logs.is_empty() {
-            return;
-        }
+        let Some(snapshots) = self.snapshots.as_ref().filter(|_| !logs.is_empty()) else { return };
         let until = cluster.world.now() + TAKEN_WITHIN;
         for index in (0..cluster.servers.len()).cycle() {
             let at = snapshots.take(cluster, index, &logs);
@@ -87,6 +85,22 @@ impl<'a> Harms<'a> {
                 return;
             }
         }
+    }
+
+    /// Deletes what only a node's copy has of snapshots, as an administrator must before a copy is removed
+    /// whose disk is lost. Returns whether there is nothing of that kind.
+    pub(super) fn clear_of_snapshots(&self, volume: &Volume, index: usize) -> bool {
+        let cluster = self.cluster;
+        let Some(all) = &self.snapshots else { return true };
+        let last = all.only_on(cluster, volume, index);
+        let mut others = (0..cluster.servers.len()).filter(|other| *other != index);
+        if !last.is_empty()
+            && self.may_ask()
+            && let Some(by) = others.find(|other| cluster.is_started(*other))
+        {
+            last.iter().for_each(|at| all.delete(cluster, by, *at));
+        }
+        last.is_empty()
     }
 
     /// The volumes that can have snapshots.
