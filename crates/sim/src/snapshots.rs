@@ -6,8 +6,9 @@
 //! snapshot has of it. That read then takes part in the check of what hosts saw (A1).
 //!
 //! Whoever reads a snapshot, of whichever copy and however often, finds the same. What was taken stays until
-//! it is deleted, and what was refused or deleted never comes back: [`onlooker::follow_snapshots`] checks each
-//! change of the record for that, and [`Snapshots::settle`] compares the pools with the record in the end.
+//! it is deleted, and what was refused or deleted never comes back: [`onlooker::follow_snapshots`] checks
+//! each change of the record for that, and [`Snapshots::settle`] compares the pools with the record in the
+//! end.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

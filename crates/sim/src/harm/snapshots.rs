@@ -1,5 +1,7 @@
-//! Snapshots that are taken and deleted while hosts use the volumes, whatever faults there are: the next fault
-//! comes while one is being taken or deleted. What must hold for them: [`crate::snapshots`].
+//! Snapshots that are taken and deleted while hosts use the volumes, whatever faults there are.
+//!
+//! The next fault comes while one is being taken or deleted. What must hold for snapshots:
+//! [`crate::snapshots`].
 //!
 //! This is a part of a plan, and no [`super::Harm`]: it happens beside the plan's faults, by random numbers
 //! of its own, and takes no fault's turn.
