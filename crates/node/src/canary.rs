@@ -77,6 +77,10 @@ pub enum Canary {
     ReleaseAfterEpoch,
     /// Hosts are not held while a snapshot is taken.
     SnapshotUnheld,
+    /// A copy says that it has a snapshot before it takes it, and takes it when hosts are not held any more.
+    SnapshotLate,
+    /// A copy confirms that a snapshot is deleted, and keeps it.
+    SnapshotLeft,
     /// A node continues alone with a volume whose split-brain policy does not allow it.
     ForkUnasked,
     /// A node continues alone although it had no lease when the other node fell silent.

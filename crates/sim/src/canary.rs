@@ -8,7 +8,7 @@ use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
 use crate::plan::{
-    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LOGS, ROT, ROT_IN_LOGS, TWO_DISKS,
+    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LOGS, ROT, ROT_IN_LOGS, SNAPSHOTS, TWO_DISKS,
 };
 
 /// A mistake.
@@ -43,7 +43,7 @@ impl Canary {
     /// The mistakes that one of the first 250 seeds detects, each with a seed that did.
     ///
     /// The test tries that seed first, and then the others.
-    pub const NOTICED: [(Canary, u64); 31] = [
+    pub const NOTICED: [(Canary, u64); 34] = [
         (Canary::Disks, 91),
         (Canary::DisksBeside, 3),
         (Canary::Node(Mistake::AnswerEarly), 1),
@@ -58,6 +58,9 @@ impl Canary {
         (Canary::Node(Mistake::FullIsBroken), 185),
         (Canary::Node(Mistake::TrustSetBack), 8),
         (Canary::Node(Mistake::StartUnnumbered), 98),
+        (Canary::Node(Mistake::SnapshotUnheld), 103),
+        (Canary::Node(Mistake::SnapshotLate), 103),
+        (Canary::Node(Mistake::SnapshotLeft), 103),
         (Canary::Store(Flaw::MoveUncopied), 220),
         (Canary::Store(Flaw::MoveUnfollowed), 66),
         (Canary::Store(Flaw::RootWithoutFlush), 21),
@@ -81,7 +84,7 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 39] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 40] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 124),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 28),
@@ -120,6 +123,7 @@ impl Canary {
         (FULL_POOLS, Canary::Node(Mistake::RefusedForGood), 2),
         (CONVERSIONS, Canary::Store(Flaw::ConvertOnce), 2),
         (ROT_IN_LOGS, Canary::Store(Flaw::StateOnce), 21),
+        (SNAPSHOTS, Canary::Node(Mistake::SnapshotUnheld), 103),
         (LOGS, Canary::Store(Flaw::RecordCached), 8),
     ];
 
@@ -147,7 +151,7 @@ impl Canary {
             InstallUnexpected InstallUnnamed TakeOlder NotStored LockHere FaultIgnored ReadHere BadLeft
             FetchOnce MergeFails RestUnasked FullIsBroken RoomUnasked AgeByStep TrustSetBack StartUnnumbered
             HangUnseen ForkUnled ForkUnwritten ForkFollowsRecord ForkLends GoOnUnheard RotUnseen
-            RefusedForGood;
+            RefusedForGood SnapshotUnheld SnapshotLate SnapshotLeft;
         Store(Flaw): PartUnlocked MoveUnheld MoveUncopied MoveUnfollowed RootWithoutFlush FreeBeforeRoot
             TakeWithoutChecksum MoveWithoutLooking MoveLate RecordCached RotReturned RotDropped HoleIgnored
             StateOnce RootOnce ReserveToHosts ConvertOnce ConvertUnheld EqualOnce;

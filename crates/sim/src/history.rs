@@ -2,11 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use base::{BlockSize, Buf, Chain};
-use rt::sim::linear::{self, Kind, NEVER, Op, Time, Violation};
+use rt::sim::linear::{self, Kind, Moments, NEVER, Op, Time, Violation};
 
 use crate::exchanges::{self, Unexchangeable};
 use crate::layout::SECTOR;
@@ -23,7 +23,8 @@ pub struct History(Rc<Inner>);
 
 struct Inner {
     size: BlockSize,
-    time: Cell<Time>,
+    /// Shared by all volumes.
+    time: Rc<Cell<Time>>,
     values: Cell<u64>,
     sectors: RefCell<BTreeMap<u64, Vec<Op>>>,
     /// For each new value of a COMPARE AND WRITE, the old value that it replaces.
@@ -39,11 +40,15 @@ fn line(Op { kind, value, call, reply }: &Op) -> String {
 pub struct Begun(Vec<(u64, usize)>);
 
 impl History {
-    /// The history of a volume with blocks of this size.
-    ///
-    /// `volume` is its index: values of different volumes differ.
-    pub fn new(size: BlockSize, volume: usize) -> History {
-        let (time, values) = (Cell::new(0), Cell::new((volume as u64) << VALUE_BITS));
+    /// The histories of so many volumes with blocks of this size. Values of different volumes differ, and
+    /// their moments are in one order.
+    pub fn of_volumes(size: BlockSize, count: usize) -> Vec<History> {
+        let time = Rc::default();
+        (0..count).map(|volume| History::new(size, volume, Rc::clone(&time))).collect()
+    }
+
+    fn new(size: BlockSize, volume: usize, time: Rc<Cell<Time>>) -> History {
+        let values = Cell::new((volume as u64) << VALUE_BITS);
         let (sectors, exchanged) = (RefCell::default(), RefCell::default());
         History(Rc::new(Inner { size, time, values, sectors, exchanged }))
     }
@@ -117,6 +122,21 @@ impl History {
                 sectors.entry(number).or_default().push(Op { kind: Kind::Read, value, call, reply });
             }
         }
+    }
+
+    /// When a read of the sector that takes no time could have found this value.
+    ///
+    /// # Errors
+    /// It was never written, or what was seen of the sector is impossible.
+    pub fn moments(&self, sector: u64, value: u64) -> Result<Moments, Violation> {
+        let sectors = self.0.sectors.borrow();
+        linear::moments(EMPTY, sectors.get(&sector).map_or(&[][..], Vec::as_slice), value)
+    }
+
+    /// Notes that the sector held this value at one of these moments.
+    pub fn held(&self, sector: u64, value: u64, at: &RangeInclusive<Time>) {
+        let read = Op { kind: Kind::Read, value, call: *at.start(), reply: *at.end() };
+        self.0.sectors.borrow_mut().entry(sector).or_default().push(read);
     }
 
     /// The sectors that are in the history.
@@ -225,7 +245,7 @@ mod tests {
 
     #[test]
     fn data_lost_on_a_disk_is_noticed() {
-        let history = History::new(BlockSize::B4096, 0);
+        let history = History::new(BlockSize::B4096, 0, Rc::default());
         let old = history.begin_write(2..4, 1);
         history.end_write(&old);
         let new = history.begin_write(3..5, 2);
@@ -242,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_write_takes_effect_until_it_is_answered() {
-        let history = History::new(BlockSize::B4096, 0);
+        let history = History::new(BlockSize::B4096, 0, Rc::default());
         let begun = history.begin_write(2..3, 1);
         let before = history.tick();
         assert!(history.is_written_since(16..24, before), "it is under way");
@@ -257,7 +277,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "parts of two writes")]
     fn a_mixed_sector_is_noticed() {
-        let history = History::new(BlockSize::B512, 0);
+        let history = History::new(BlockSize::B512, 0, Rc::default());
         let mut data = filled(1, 1, BlockSize::B512).to_vec();
         data[300] = 7;
         history.read(0, &data, 0);

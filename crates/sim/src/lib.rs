@@ -16,6 +16,7 @@
 //! | A12 an answered command is not undone by an earlier one, by whichever path that came | `load::own` |
 //! | A13 when faults end, all copies come in sync; then copies are equal and dirty maps are empty | `run` |
 //! | A14 no split brain occurs, and a copy that continues alone is in sync according to the record | [`onlooker`], [`inside`] |
+//! | A15 a snapshot is one instant of all of its volumes, the same on all copies and forever; it is there if it was taken, and not if it was refused or deleted | [`snapshots`], [`onlooker`] |
 //!
 //! In half of the seeds the nodes keep the cluster's record themselves, by Raft. In the others it is the
 //! simulator's own (`cluster::memory`): a node reaches it when, on the same network, it would reach a quorum
@@ -37,6 +38,7 @@ pub mod plan;
 pub mod record;
 mod rot;
 mod run;
+pub mod snapshots;
 
 pub use canary::Canary;
 pub use plan::{PARTS, Plan};

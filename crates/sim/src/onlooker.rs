@@ -1,20 +1,111 @@
-//! Follows the record and checks each change of the volumes' configurations (A6), and that no split brain
-//! occurs (A14).
+//! Follows the record and checks each change of the volumes' configurations (A6) and of snapshots (A15), and
+//! that no split brain occurs (A14).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cluster::Event;
-use node::copies::{CopyEntry, FORK_EPOCHS, Leaves, StandingEntry, VolumeEntry, split_key};
+use node::copies::{
+    CopyEntry, FORK_EPOCHS, Leaves, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry, SnapshotState, StandingEntry,
+    VolumeEntry, split_key,
+};
 use rt::CoreId;
+use rt::sim::linear::Time;
 use store::VolumeId;
 
 use crate::cluster::{Cluster, Volume};
+use crate::history::History;
 use crate::load::Counts;
 
 /// The volume's entry in each epoch since the onlooker started.
 pub type Epochs = Rc<RefCell<BTreeMap<u64, VolumeEntry>>>;
+
+/// A snapshot as the record has it, or had it last.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Its entry.
+    pub entry: SnapshotEntry,
+    /// When it was seen to exist first, by the clock of the histories.
+    pub completed: Option<Time>,
+    /// The record does not have it any more.
+    pub is_gone: bool,
+}
+
+impl Recorded {
+    /// Whether it is neither being taken nor deleted.
+    pub fn exists(&self) -> bool {
+        self.entry.state == SnapshotState::Complete && !self.is_gone
+    }
+}
+
+/// All snapshots that the record has had, by number.
+pub type Snapshots = Rc<RefCell<BTreeMap<u32, Recorded>>>;
+
+/// Starts to follow the snapshots of the record. `clock` is the history of any volume.
+pub fn follow_snapshots(cluster: &Cluster, clock: &History, counts: &Counts) -> Snapshots {
+    let snapshots = Snapshots::default();
+    let (seen, record) = (Rc::clone(&snapshots), Rc::clone(&cluster.record));
+    let (clock, counts) = (clock.clone(), counts.clone());
+    let task = cluster.world.spawn_on(cluster.watcher, CoreId(0), move || async move {
+        let mut watch = record.watch().await;
+        loop {
+            let event = watch.next().await.expect("the record does not stop");
+            let Event::Change(change) = event else { continue };
+            // One that changes its state has two keys in a change.
+            let mut changed: BTreeMap<u32, Option<SnapshotEntry>> = BTreeMap::new();
+            for (key, value) in &change.writes {
+                let number =
+                    [SNAPSHOTS, SNAPSHOT_CHANGES].iter().find_map(|prefix| key.strip_prefix(*prefix));
+                let Some(number) = number.and_then(|number| number.parse().ok()) else { continue };
+                let decode = |value| serde_json::from_slice(value).expect("nodes write what they can read");
+                let entry: Option<SnapshotEntry> = value.as_deref().map(decode);
+                let now = changed.entry(number).or_default();
+                *now = now.take().or(entry);
+            }
+            for (number, entry) in changed {
+                look_at_snapshot(number, entry, &mut seen.borrow_mut(), clock.tick(), &counts);
+            }
+        }
+    });
+    drop(task);
+    snapshots
+}
+
+/// Checks a change of a snapshot: what was refused or deleted never comes back, and nothing that exists goes
+/// before it is being deleted.
+fn look_at_snapshot(
+    number: u32,
+    now: Option<SnapshotEntry>,
+    seen: &mut BTreeMap<u32, Recorded>,
+    time: Time,
+    counts: &Counts,
+) {
+    use SnapshotState::{Complete, Deleting, Preparing};
+    let newest = seen.keys().next_back().copied().unwrap_or(0);
+    let Some(known) = seen.get_mut(&number) else {
+        let entry = now.expect("a snapshot is gone that nobody has begun");
+        assert!(number > newest && entry.state == Preparing, "that is no new snapshot: {entry:?}");
+        seen.insert(number, Recorded { entry, completed: None, is_gone: false });
+        return;
+    };
+    assert!(!known.is_gone, "a snapshot is back: {now:?}");
+    let (before, state) = (known.entry.state, now.as_ref().map(|entry| entry.state));
+    let is_possible = match before {
+        Preparing => true,
+        Complete => matches!(state, Some(Complete | Deleting)),
+        Deleting => matches!(state, Some(Deleting) | None),
+    };
+    assert!(is_possible, "a snapshot goes from {:?} to {now:?}", known.entry);
+    if before == Preparing && matches!(state, Some(Deleting) | None) {
+        counts.count("snapshot undone");
+    }
+    known.completed = known.completed.or((state == Some(Complete)).then_some(time));
+    match now {
+        Some(entry) => known.entry = entry,
+        None => known.is_gone = true,
+    }
+}
 
 /// Starts to follow the record of each volume.
 pub fn start(cluster: &Cluster, counts: &Counts) -> Vec<Epochs> {

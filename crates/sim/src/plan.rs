@@ -32,12 +32,24 @@ pub const CONVERSIONS: &str = "conversions";
 /// Its name for what rots in logs while they are in use.
 pub const ROT_IN_LOGS: &str = "rot in logs";
 
+/// Its name for snapshots that are taken and deleted.
+pub const SNAPSHOTS: &str = "snapshots";
+
 /// Its name for log volumes: without them, all are thick, and stay so.
 pub const LOGS: &str = "logs";
 
 /// The parts of a plan, besides faults, that can be left out ([`Plan::without`]).
-pub const PARTS: [&str; 8] =
-    [LARGE_DISK_BLOCKS, TWO_DISKS, ROT, ALL_REGISTRANTS, FULL_POOLS, CONVERSIONS, ROT_IN_LOGS, LOGS];
+pub const PARTS: [&str; 9] = [
+    LARGE_DISK_BLOCKS,
+    TWO_DISKS,
+    ROT,
+    ALL_REGISTRANTS,
+    FULL_POOLS,
+    CONVERSIONS,
+    ROT_IN_LOGS,
+    SNAPSHOTS,
+    LOGS,
+];
 
 /// Where the second volume is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +100,8 @@ pub struct Plan {
     pub converts: bool,
     /// Now and then something rots in the logs of a node, or a write there is lost.
     pub rots: bool,
+    /// Now and then a snapshot of a volume, or of all volumes, is taken, read or deleted.
+    pub snapshots: bool,
     /// What hosts do.
     pub load: Load,
     /// The types of reservations by which hosts are fenced off.
@@ -169,6 +183,11 @@ impl Plan {
         let spare_disks = two_disks && has_pool_without_logs(beside, logs);
         let fills = draw_fills(seed, forks, spare_disks);
         let converts = draw_converts(seed, fills, spare_disks);
+        let rots = draw_rots(seed, forks, converts);
+        let snapshots = draw_snapshots(seed, forks, rots);
+        // A snapshot of both volumes shows more, if both can have one. (What a disk may do depends on whether
+        // each volume is a log only where there are two disks.)
+        let logs = if snapshots && !two_disks { [true; 2] } else { logs };
         let disk_block = if part_of(seed, "disk block").one_in(2) { 4096 } else { 512 };
         Plan {
             reads,
@@ -188,7 +207,8 @@ impl Plan {
             checksums: disk_block == 4096 && !converts && part_of(seed, "verified").one_in(4),
             fills,
             converts,
-            rots: draw_rots(seed, forks, converts),
+            rots,
+            snapshots,
             load,
             reservations: draw_reservations(seed),
             harms: draw_harms(seed, forks, spare_disks),
@@ -217,9 +237,11 @@ impl Plan {
             FULL_POOLS => plan.fills = false,
             CONVERSIONS => plan.converts = false,
             ROT_IN_LOGS => plan.rots = false,
+            SNAPSHOTS => plan.snapshots = false,
             // Then there is no log volume whose pool could be full, and no volume becomes one.
             LOGS => {
-                (plan.logs, plan.fills, plan.converts, plan.rots) = ([false; 2], false, false, false);
+                (plan.logs, plan.fills, plan.converts) = ([false; 2], false, false);
+                (plan.rots, plan.snapshots) = (false, false);
             }
             // Each becomes the type that only registrants pass, so that their number stays the same.
             ALL_REGISTRANTS => plan.reservations.iter_mut().for_each(|kind| *kind = registrants_only(*kind)),
@@ -240,6 +262,7 @@ impl Plan {
             || part == FULL_POOLS && self.fills
             || part == CONVERSIONS && self.converts
             || part == ROT_IN_LOGS && self.rots
+            || part == SNAPSHOTS && self.snapshots
             || part == LOGS && (self.logs[0] || self.logs[1] && self.beside.is_some())
             || part == ALL_REGISTRANTS && self.fences_by_all_registrants()
     }
@@ -329,6 +352,12 @@ fn draw_logs(seed: u64) -> [bool; 2] {
     [rng.one_in(4), rng.one_in(4)]
 }
 
+/// Whether some volume is drawn as a log.
+fn has_logs(seed: u64) -> bool {
+    let [first, second] = draw_logs(seed);
+    first || second && draw_beside(seed).is_some()
+}
+
 /// Whether the volumes of some pool are all thick.
 fn has_pool_without_logs(beside: Option<Beside>, [first, second]: [bool; 2]) -> bool {
     match beside {
@@ -343,11 +372,9 @@ fn has_pool_without_logs(beside: Option<Beside>, [first, second]: [bool; 2]) -> 
 /// Disks and nodes with a copy that is lost, set back or left behind would bring back the volumes that fill
 /// pools, or lose them. A disk cannot leave a full pool.
 fn draw_fills(seed: u64, forks: bool, spare_disks: bool) -> bool {
-    let [first, second] = draw_logs(seed);
-    let has_logs = first || second && draw_beside(seed).is_some();
     let costs_full_copies =
         || draw_harms(seed, forks, spare_disks).iter().any(|(harm, _)| harm.costs_full_copies);
-    has_logs && !forks && !spare_disks && part_of(seed, FULL_POOLS).one_in(2) && !costs_full_copies()
+    has_logs(seed) && !forks && !spare_disks && part_of(seed, FULL_POOLS).one_in(2) && !costs_full_copies()
 }
 
 /// Draws whether volumes are converted while they are in use.
@@ -363,9 +390,15 @@ fn draw_converts(seed: u64, fills: bool, spare_disks: bool) -> bool {
 ///
 /// Nodes are killed for that while the others are well, so none may have continued alone.
 fn draw_rots(seed: u64, forks: bool, converts: bool) -> bool {
-    let [first, second] = draw_logs(seed);
-    let has_logs = first || second && draw_beside(seed).is_some() || converts;
-    has_logs && !forks && part_of(seed, ROT_IN_LOGS).one_in(2)
+    (has_logs(seed) || converts) && !forks && part_of(seed, ROT_IN_LOGS).one_in(2)
+}
+
+/// Draws whether snapshots are taken, in plans that have logs.
+///
+/// In a plan with forks, what a node takes that continues alone may be settled away. What has rotted in a
+/// snapshot is not repaired from another copy yet.
+fn draw_snapshots(seed: u64, forks: bool, rots: bool) -> bool {
+    has_logs(seed) && !forks && !rots && part_of(seed, "snapshots of sets").one_in(3)
 }
 
 /// Random numbers for one part of a plan, independent of what is drawn for other parts.
@@ -406,6 +439,9 @@ impl fmt::Display for Plan {
         if self.rots {
             writeln!(f, "  logs rot")?;
         }
+        if self.snapshots {
+            writeln!(f, "  snapshots are taken and deleted")?;
+        }
         if self.checksums {
             writeln!(f, "  thick volumes have checksums")?;
         }
@@ -427,6 +463,13 @@ mod tests {
         let plans: Vec<Plan> = plans.map(|plan| plan.without(LOGS)).collect();
         assert!(!plans.is_empty());
         assert!(!plans.iter().any(|plan| plan.has(LOGS) || plan.fills || plan.converts));
+    }
+
+    #[test]
+    fn plans_with_snapshots_have_logs_and_some_have_sets_of_two() {
+        let plans: Vec<Plan> = (0..400).map(Plan::from_seed).filter(|plan| plan.snapshots).collect();
+        assert!(plans.iter().any(|plan| plan.beside.is_some() && plan.logs == [true; 2]));
+        assert!(plans.iter().all(|plan| plan.has(LOGS) && !plan.forks && !plan.rots));
     }
 
     /// A disk cannot leave a pool with a log, nor can one of two be set back alone: these faults know only

@@ -22,6 +22,7 @@ use crate::media::Media;
 use crate::onlooker;
 use crate::plan::Plan;
 use crate::rot;
+use crate::snapshots::Snapshots;
 
 /// Longest time until all copies are in sync again after the last fault, under load (A13).
 const IN_SYNC_MAX: Duration = Duration::from_secs(90);
@@ -59,8 +60,7 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     canary::make(None);
     let cluster = Cluster::new(plan);
     let counts = Counts::default();
-    let histories: Vec<History> =
-        cluster.volumes.iter().map(|volume| History::new(plan.block, volume.index)).collect();
+    let histories = History::of_volumes(plan.block, cluster.volumes.len());
     let held: Vec<_> = cluster
         .volumes
         .iter()
@@ -84,6 +84,7 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     let inside = Inside::new(&cluster, &media, epochs.iter().map(Rc::clone).collect(), plan, &counts);
     let mut harms = Harms::new(&cluster, &histories, &inside, plan, &hosts, &counts, &hurry);
     harms.make(canary);
+    harms.snapshots = plan.snapshots.then(|| Snapshots::new(&cluster, &histories, &counts));
     disturb(plan, &mut harms);
     harms.end();
     cluster.world.set_net_profile(NetProfile::default());
@@ -92,14 +93,23 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
         harms.see_conversions_end();
         come_in_sync(plan, &mut harms);
     }
+    harms.see_snapshot_taken();
     // Hosts are killed, not stopped: some of them wait for half a minute because a lost command may still
     // take effect.
     hosts.iter().for_each(|host| cluster.world.kill(*host));
     // Their commands that are still in the nodes begin, or end, a moment later.
     cluster.world.run_for(UNDER_WAY_MAX);
     come_to_rest(plan, &cluster);
+    if let Some(snapshots) = &harms.snapshots {
+        snapshots.settle(plan, &cluster);
+    }
     for (volume, history) in cluster.volumes.iter().zip(&histories) {
         read_everywhere(plan, &cluster, volume, history);
+    }
+    if let Some(snapshots) = &harms.snapshots {
+        snapshots.check(plan);
+    }
+    for (volume, history) in cluster.volumes.iter().zip(&histories) {
         if let Err((sector, violation)) = history.check() {
             let around = history.around(sector, &violation.values());
             panic!("sector {sector} of {}: {violation:?}\n{around}", volume.name);
@@ -158,6 +168,7 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
     let mut fills = plan.fills.then(|| Rng::new(plan.seed ^ 0xf111));
     let mut converts = plan.converts.then(|| Rng::new(plan.seed ^ 0xc0f7));
     let mut rots = plan.rots.then(|| Rng::new(plan.seed ^ 0x4075));
+    let mut snapshots = plan.snapshots.then(|| Rng::new(plan.seed ^ 0x54a9));
     let total: u64 = plan.harms.iter().map(|(_, weight)| weight).sum();
     for _ in 0..plan.times {
         if harms.cluster.world.event_count() > EVENTS_MAX {
@@ -174,6 +185,9 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
         }
         if let Some(rng) = &mut rots {
             harms.rot_logs(rng);
+        }
+        if let Some(rng) = &mut snapshots {
+            harms.manage_snapshots(rng);
         }
         // A fault that is impossible at the moment leaves its turn to another one.
         for _ in 0..DRAWS_MAX {

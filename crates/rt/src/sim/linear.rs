@@ -84,6 +84,44 @@ pub fn check(initial: u64, history: &[Op]) -> Result<(), Violation> {
     Ok(())
 }
 
+/// When a read that takes no time could have found a value.
+pub struct Moments {
+    /// When the write of the value began.
+    from: Time,
+    /// The first response and the last invocation in its cluster.
+    first_reply: Time,
+    last_call: Time,
+    /// The zones of all other values.
+    forward: Vec<Zone>,
+    backward: Vec<Zone>,
+}
+
+impl Moments {
+    /// Whether it could have found it then, in a history that is linearizable without this read.
+    pub fn has(&self, at: Time) -> bool {
+        // Its zone with the read. It is never a backward one that is longer than a moment.
+        let (low, high) = (self.first_reply.min(at), self.last_call.max(at));
+        at >= self.from
+            && !self.forward.iter().any(|zone| zone.low < high && zone.high > low)
+            && !self.backward.iter().any(|zone| zone.low > low && zone.high < high)
+    }
+}
+
+/// When a read that takes no time could have found `value`, according to the history of one block.
+///
+/// # Errors
+/// The value was never written, or the history is impossible.
+pub fn moments(initial: u64, history: &[Op], value: u64) -> Result<Moments, Violation> {
+    let (mut forward, mut backward) = zones(initial, history)?;
+    [&mut forward, &mut backward].into_iter().for_each(|zones| zones.retain(|zone| zone.value != value));
+    let first = Op { kind: Kind::Write, value: initial, call: 0, reply: 0 };
+    let ops: Vec<&Op> = std::iter::once(&first).chain(history).filter(|op| op.value == value).collect();
+    let write = ops.iter().find(|op| op.kind == Kind::Write).ok_or(Violation::FromNowhere(value))?;
+    let first_reply = ops.iter().map(|op| op.reply).fold(NEVER, Time::min);
+    let last_call = ops.iter().map(|op| op.call).fold(0, Time::max);
+    Ok(Moments { from: write.call, first_reply, last_call, forward, backward })
+}
+
 /// Forward zones sorted by `low`, and backward zones in any order.
 fn zones(initial: u64, history: &[Op]) -> Result<(Vec<Zone>, Vec<Zone>), Violation> {
     let mut clusters: BTreeMap<u64, Vec<Op>> = BTreeMap::new();
@@ -121,7 +159,7 @@ fn zones(initial: u64, history: &[Op]) -> Result<(Vec<Zone>, Vec<Zone>), Violati
 mod tests {
     use base::Rng;
 
-    use super::{Kind, NEVER, Op, check};
+    use super::{Kind, NEVER, Op, check, moments};
 
     /// Tries every order. The specification, and far too slow for anything else.
     fn brute(state: u64, left: &[Op]) -> bool {
@@ -142,41 +180,65 @@ mod tests {
         })
     }
 
+    /// A history of at most `max` operations.
+    fn any_history(rng: &mut Rng, max: u64) -> Vec<Op> {
+        let n = 1 + rng.below(max) as usize;
+        // Distinct times: a random interleaving of n calls and n replies.
+        let mut times: Vec<u64> = (1..=2 * n as u64).collect();
+        for i in (1..times.len()).rev() {
+            let j = rng.below(i as u64 + 1) as usize;
+            times.swap(i, j);
+        }
+        let mut next_value = 1;
+        let mut history = Vec::new();
+        for i in 0..n {
+            let (a, b) = (times[2 * i], times[2 * i + 1]);
+            let (call, mut reply) = (a.min(b), a.max(b));
+            if rng.below(2) == 0 {
+                if rng.one_in(6) {
+                    reply = NEVER;
+                }
+                history.push(Op { kind: Kind::Write, value: next_value, call, reply });
+                next_value += 1;
+            } else {
+                history.push(Op { kind: Kind::Read, value: 0, call, reply });
+            }
+        }
+        for op in history.iter_mut().filter(|op| op.kind == Kind::Read) {
+            op.value = rng.below(next_value);
+        }
+        history
+    }
+
     #[test]
     fn agrees_with_brute_force() {
         let mut rng = Rng::new(1);
         let (mut good, mut bad) = (0u32, 0u32);
         for _ in 0..40_000 {
-            let n = 1 + rng.below(7) as usize;
-            // Distinct times: a random interleaving of n calls and n replies.
-            let mut times: Vec<u64> = (1..=2 * n as u64).collect();
-            for i in (1..times.len()).rev() {
-                let j = rng.below(i as u64 + 1) as usize;
-                times.swap(i, j);
-            }
-            let mut next_value = 1;
-            let mut history = Vec::new();
-            for i in 0..n {
-                let (a, b) = (times[2 * i], times[2 * i + 1]);
-                let (call, mut reply) = (a.min(b), a.max(b));
-                if rng.below(2) == 0 {
-                    if rng.one_in(6) {
-                        reply = NEVER;
-                    }
-                    history.push(Op { kind: Kind::Write, value: next_value, call, reply });
-                    next_value += 1;
-                } else {
-                    history.push(Op { kind: Kind::Read, value: 0, call, reply });
-                }
-            }
-            for op in history.iter_mut().filter(|op| op.kind == Kind::Read) {
-                op.value = rng.below(next_value);
-            }
+            let history = any_history(&mut rng, 7);
             let want = brute(0, &history);
             let got = check(0, &history).is_ok();
             assert_eq!(want, got, "{history:?}");
             *(if want { &mut good } else { &mut bad }) += 1;
         }
         assert!(good > 1_000 && bad > 1_000, "{good} linearizable, {bad} not");
+    }
+
+    #[test]
+    fn a_value_has_the_moments_at_which_a_read_could_find_it() {
+        let mut rng = Rng::new(2);
+        let (mut good, mut bad) = (0u32, 0u32);
+        for _ in 0..20_000 {
+            let mut history = any_history(&mut rng, 8);
+            if check(0, &history).is_err() {
+                continue;
+            }
+            let (value, at) = (rng.below(5), rng.below(18));
+            let got = moments(0, &history, value).is_ok_and(|moments| moments.has(at));
+            history.push(Op { kind: Kind::Read, value, call: at, reply: at });
+            assert_eq!(check(0, &history).is_ok(), got, "{history:?}");
+            *(if got { &mut good } else { &mut bad }) += 1;
+        }
+        assert!(good > 1_000 && bad > 1_000, "{good} could be read, {bad} not");
     }
 }

@@ -97,8 +97,8 @@ impl Harms<'_> {
 
     /// Does what an administrator does about lost disks.
     ///
-    /// He forgets the pool, creates one on the new disk, and removes the lost copies from the node. Then the
-    /// node gets new copies, like every node without one.
+    /// He forgets the pool, creates one on the new disk, deletes the snapshots that are lost with the copies,
+    /// and removes these from the node. Then the node gets new copies, like every node without one.
     fn replace_copies(&mut self) {
         let cluster = self.cluster;
         for (index, pool) in self.gone.clone() {
@@ -107,7 +107,9 @@ impl Harms<'_> {
             }
             let mut lost = cluster.volumes.iter().filter(|volume| volume.pool == pool);
             if let Some(volume) = lost.find(|volume| cluster.has_copy(volume, index)) {
-                self.remove_copy(volume, index);
+                if self.clear_of_snapshots(volume, index) {
+                    self.remove_copy(volume, index);
+                }
             } else if cluster.has_well_pool(index, pool) {
                 self.counts.count("disk replaced");
                 self.gone.retain(|gone| *gone != (index, pool));

@@ -23,6 +23,7 @@ mod process;
 mod record;
 mod relocation;
 mod set_back;
+mod snapshots;
 mod stutter;
 mod turn;
 mod unharmed;
@@ -46,6 +47,10 @@ use crate::inside::Inside;
 use crate::load::{Counts, Hurry};
 use crate::media::Media;
 use crate::plan::Plan;
+use crate::snapshots::Snapshots;
+
+/// The faults in which a node stands still, with what it holds.
+pub const STANDING_STILL: [&str; 3] = [pause::PAUSE.name, clock::STOP.name, clock::LEAP.name];
 
 /// No further copy is requested for this long.
 const ASKED_FOR: Duration = Duration::from_secs(3);
@@ -66,6 +71,8 @@ pub struct Harms<'a> {
     pub hosts: &'a [NodeId],
     /// What happened.
     pub counts: &'a Counts,
+    /// All snapshots, in a plan that has some.
+    pub snapshots: Option<Snapshots>,
     /// Makes hosts hurry.
     hurry: &'a Hurry,
     /// Links between nodes (and the witness) that are cut: from, to.
@@ -128,6 +135,7 @@ impl<'a> Harms<'a> {
             inside,
             hosts,
             counts,
+            snapshots: None,
             hurry,
             cut: Vec::new(),
             record_gone: Vec::new(),

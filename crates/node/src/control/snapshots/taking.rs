@@ -43,6 +43,9 @@ const RELEASE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a node waits until it has followed the record to the entry of a snapshot.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
+/// How late a copy takes a snapshot by mistake ([`Canary::SnapshotLate`]).
+const LATE: Duration = Duration::from_millis(20);
+
 /// A snapshot to be taken.
 #[derive(Clone, Debug)]
 pub struct SnapshotSpec {
@@ -333,8 +336,16 @@ impl Control {
         let volumes = volumes.ok_or(ControlError::Internal("a snapshot of a volume without identity"))?;
         let volumes: Arc<[_]> = volumes.into();
         let (id, time) = (pool_number(self.reconciler()?.cluster(), number), entry.at);
-        let marked = on_all_cores(move || async move { mark_on_core(&volumes, id, time).await }).await;
-        for marked in marked {
+        let mark = move || async move { mark_on_core(&volumes, id, time).await };
+        if makes(Canary::SnapshotLate) {
+            rt::spawn(async move {
+                rt::sleep(LATE).await;
+                drop(on_all_cores(mark).await);
+            })
+            .detach();
+            return Ok(SnapshotAnswer::Done);
+        }
+        for marked in on_all_cores(mark).await {
             marked.map_err(|(id, obstacle)| {
                 let id = id.to_string();
                 not_taken(entry.of(&id).map_or(&id, |of| &of.name), obstacle)
