@@ -340,6 +340,7 @@ impl Inner {
         // Snapshots may be deleted while leaves are read, so nothing must come in between.
         let merged: Vec<Merged> = {
             let mut state = self.state.borrow_mut();
+            state.leave_outdated(&mut groups);
             let merge = |mut group: Group| {
                 let is_gone = !self.handle.has_branch(group.key.0);
                 for (era, error) in state.leave_unread(&mut group, left, is_gone) {
