@@ -49,7 +49,6 @@ impl Cluster {
     /// Whether the pool of a node calls its copy one that holds all that it has acknowledged.
     fn trusts_copy(&self, index: usize) -> bool {
         let copy = self.control(index, |control| async move { control.volumes().await.remove(0).info.copy });
-        eprintln!("DBG {copy:?}");
         copy.is_some_and(|copy| matches!(copy.state, CopyState::Trusted { .. }))
     }
 }

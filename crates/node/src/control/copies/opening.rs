@@ -141,6 +141,13 @@ impl Control {
             Ok(opening) => {
                 self.unserved.borrow_mut().remove(&id);
                 let whole = open_on_all_cores(vec![opening]).await;
+                if !whole {
+                    let number = copy.number;
+                    on_all_cores(move || async move {
+                        Copies::current().slices_of(number).iter().for_each(|slice| slice.wait_for_others());
+                    })
+                    .await;
+                }
                 // The copy may have been grown while it was being opened; nothing else informs these slices.
                 if let Err(error) = self.grow_slices(&pool, id).await {
                     tracing::debug!(volume = %id, %error, "a copy that was just opened is gone");

@@ -377,6 +377,12 @@ impl SliceCopy {
         self.replica.borrow().map().is_written()
     }
 
+    /// Another slice of the copy could not be opened: until all are opened again, none is resynced. A source
+    /// would take one that has caught up for the whole copy, even when the others have become blank.
+    pub fn wait_for_others(&self) {
+        self.untrusted.set(true);
+    }
+
     /// The pool now states the copy's state durably: the copy may be resynced.
     pub fn trust(self: &Rc<Self>) {
         self.untrusted.set(false);

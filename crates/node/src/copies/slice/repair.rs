@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
-use replica::{Apply, ApplyId, DiskFault, Payload, Standing, Unreadable};
+use replica::{Apply, ApplyId, Blocks, DiskFault, Payload, ReadMark, Standing, Unreadable};
 use rt::sync::{Sender, oneshot};
 use store::{BadBlock, MAP_UNIT, ReadFailure, SliceError};
 
@@ -65,6 +65,9 @@ const _: () = assert!(MAP_UNIT / LESS_OF_MAP.pow(3) <= PHYSICAL_BLOCK, "the atte
 /// and their writes begin within [`super::super::HOLD_MAX`] or not at all.
 const LOCK_WAITS: Duration = Duration::from_millis(1500);
 const LOCKED_WAITS: Duration = Duration::from_millis(250);
+
+/// How long an attempt waits for writes under way in its range. Another one may always be under way.
+const SETTLES_WITHIN: Duration = Duration::from_millis(100);
 
 /// The same for a lost block: once for the physical block, once for the lost part of it.
 const LOST_ATTEMPTS_MAX: u32 = 2;
@@ -415,7 +418,7 @@ impl SliceCopy {
                 lock = rt::timeout(LOCK_WAITS, self.lock(range.clone())).await.ok().and_then(Result::ok);
             }
             let within = if lock.is_some() { LOCKED_WAITS } else { within };
-            let mark = match self.ask(|replica, now, leases| replica.readable(now, leases, blocks)) {
+            let mark = match self.until_settled(blocks).await {
                 Ok(mark) => mark,
                 Err(Unreadable::Unsettled | Unreadable::NoLease(_)) => continue,
                 Err(Unreadable::NotInSync | Unreadable::Failed) => return None,
@@ -457,6 +460,18 @@ impl SliceCopy {
             return repaired.then_some(range.end);
         }
         None
+    }
+
+    /// Waits a moment for the end of writes under way in these blocks, if there are any.
+    async fn until_settled(&self, blocks: Blocks) -> Result<ReadMark, Unreadable> {
+        let until = rt::now() + SETTLES_WITHIN;
+        loop {
+            let mark = self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
+            if !matches!(mark, Err(Unreadable::Unsettled)) || rt::now() >= until {
+                return mark;
+            }
+            let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
+        }
     }
 
     /// Counts one more bad block that other copies in sync have.
