@@ -1098,6 +1098,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/snapshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All snapshots, oldest first.
+         * @description Each node reports what its copies have. If a node does not answer within two seconds, that is unknown.
+         */
+        get: operations["list_snapshots"];
+        put?: never;
+        /**
+         * Takes a snapshot of one or several log volumes, all at one instant, on all copies in sync.
+         * @description Commands of hosts to these volumes wait meanwhile: for 500 ms at most, or the snapshot is not taken
+         *     (`snapshot_too_slow`). A copy that is out of sync does not get the snapshot.
+         */
+        post: operations["create_snapshot"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/snapshots/{snapshot}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One snapshot. */
+        get: operations["show_snapshot"];
+        put?: never;
+        post?: never;
+        /**
+         * Deletes a snapshot.
+         * @description Its space is freed in the background, in proportion to what was overwritten. Nodes that are down do this
+         *     when they return; until then the snapshot is listed as `deleting`.
+         */
+        delete: operations["delete_snapshot"];
+        options?: never;
+        head?: never;
+        /** Puts a snapshot on hold, so that it cannot be deleted, or releases it. */
+        patch: operations["change_snapshot"];
+        trace?: never;
+    };
     "/v1/targets": {
         parameters: {
             query?: never;
@@ -3340,6 +3388,41 @@ export interface components {
             missing?: components["schemas"]["Missing"][];
         };
         /** @description A list. It is an object so that fields can be added later. */
+        List_Snapshot: {
+            /** @description Sorted by name or number. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description When it was taken, in seconds since 1970.
+                 */
+                created: number;
+                /** @description On hold: it cannot be deleted. */
+                held: boolean;
+                /**
+                 * @description Name.
+                 * @example before-upgrade
+                 */
+                name: string;
+                /**
+                 * Format: int32
+                 * @description Its number, which is never used again.
+                 */
+                number: number;
+                /**
+                 * Format: int64
+                 * @description For how long hosts had to wait while it was taken, in microseconds. Absent while it is being taken, or
+                 *     if it was not taken.
+                 */
+                pause_us?: number | null;
+                /** @description Whether it exists. */
+                state: components["schemas"]["SnapshotState"];
+                /** @description Its volumes. */
+                volumes: components["schemas"]["SnapshotVolume"][];
+            }[];
+            /** @description Nodes that did not answer, and why: their part is missing. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description A list. It is an object so that fields can be added later. */
         List_Target: {
             /** @description Sorted by name or number. */
             items: {
@@ -4150,6 +4233,95 @@ export interface components {
             at: number;
             /** @description It was already the case when the node started, at that time. */
             or_earlier?: boolean;
+        };
+        /** @description A snapshot of one or several volumes, all at one instant. */
+        Snapshot: {
+            /**
+             * Format: int64
+             * @description When it was taken, in seconds since 1970.
+             */
+            created: number;
+            /** @description On hold: it cannot be deleted. */
+            held: boolean;
+            /**
+             * @description Name.
+             * @example before-upgrade
+             */
+            name: string;
+            /**
+             * Format: int32
+             * @description Its number, which is never used again.
+             */
+            number: number;
+            /**
+             * Format: int64
+             * @description For how long hosts had to wait while it was taken, in microseconds. Absent while it is being taken, or
+             *     if it was not taken.
+             */
+            pause_us?: number | null;
+            /** @description Whether it exists. */
+            state: components["schemas"]["SnapshotState"];
+            /** @description Its volumes. */
+            volumes: components["schemas"]["SnapshotVolume"][];
+        };
+        /** @description A change of a snapshot. */
+        SnapshotChange: {
+            /** @description Put it on hold, so that it cannot be deleted, or release it. */
+            held: boolean;
+        };
+        /** @description A copy of a volume, and whether it has a snapshot. */
+        SnapshotCopy: {
+            /**
+             * Format: int64
+             * @description How many bytes of the pool are free once the snapshot is deleted, at most; what was overwritten in the
+             *     last seconds is not counted yet. Absent: unknown.
+             */
+            frees?: number | null;
+            /** @description Deleting the snapshot frees exactly `frees`. If false, an older snapshot keeps some of it. */
+            frees_is_exact: boolean;
+            /**
+             * Format: int32
+             * @description Node number.
+             */
+            node: number;
+            /** @description Node name. */
+            node_name: string;
+            /** @description Whether it has the snapshot. */
+            state: components["schemas"]["SnapshotCopyState"];
+        };
+        /**
+         * @description Whether a copy has a snapshot.
+         * @enum {string}
+         */
+        SnapshotCopyState: "present" | "missing" | "unknown" | "absent";
+        /** @description A snapshot to be taken. */
+        SnapshotCreate: {
+            /**
+             * @description Name: 1 to 63 letters, digits, '-', '_' and '.', not only digits. No other snapshot has it.
+             * @example before-upgrade
+             */
+            name: string;
+            /** @description The volumes, by name or ID: 1 to 128 log volumes. */
+            volumes: string[];
+        };
+        /**
+         * @description Whether a snapshot exists.
+         * @enum {string}
+         */
+        SnapshotState: "preparing" | "complete" | "deleting";
+        /** @description What a snapshot has of one volume. */
+        SnapshotVolume: {
+            /** @description The volume's copies. */
+            copies: components["schemas"]["SnapshotCopy"][];
+            /**
+             * Format: int64
+             * @description Size of the volume when the snapshot was taken, in bytes.
+             */
+            size: number;
+            /** @description Present name of the volume, or its last one if it was deleted. */
+            volume: string;
+            /** @description ID of the volume. */
+            volume_id: string;
         };
         /**
          * @description Split-brain policy: what a node does with a volume when no other node and no quorum is reachable.
@@ -7760,6 +7932,262 @@ export interface operations {
             504: components["responses"]["Late"];
         };
     };
+    list_snapshots: {
+        parameters: {
+            query?: {
+                /** @description Volume name or ID; absent: all volumes. */
+                volume?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Those of the cluster, or of the volume */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_Snapshot"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `volume_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
+    create_snapshot: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnapshotCreate"];
+            };
+        };
+        responses: {
+            /** @description It is taken, and durable */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Snapshot"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `volume_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `snapshot_exists`; `snapshot_volume_kind`: a volume is not a log volume; `snapshot_not_taken`: a copy cannot have it now; `too_many_snapshots`; `forked`; `not_replicated` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            /** @description `snapshot_too_slow`; `node_unreachable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
+    show_snapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Snapshot name or number */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The snapshot */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Snapshot"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `snapshot_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
+    delete_snapshot: {
+        parameters: {
+            query?: {
+                /** @description Dry run: show what would be done, and change nothing. */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Snapshot name or number */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
+            /** @description It is deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `snapshot_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `snapshot_held`; `snapshot_preparing` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
+    change_snapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Snapshot name or number */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnapshotChange"];
+            };
+        };
+        responses: {
+            /** @description The snapshot */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Snapshot"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `snapshot_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `snapshot_preparing` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
     list_targets: {
         parameters: {
             query?: never;
@@ -8694,7 +9122,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_exists`, `volume_in_several_pools`, `forked` */
+            /** @description `volume_exists`, `volume_in_several_pools`, `forked`, `snapshot_preparing` */
             409: {
                 headers: {
                     [name: string]: unknown;
