@@ -8,8 +8,7 @@
 use std::rc::Rc;
 
 use base::{Buf, Chain};
-use rt::join_all;
-use rt::sync::{Receiver, oneshot};
+use rt::{Task, join_all};
 
 use super::append::Survivor;
 use super::pack::is_intact;
@@ -31,10 +30,10 @@ const _: () = assert!(STEP_SLOTS > DATA_SLOTS_MAX, "a step reads the longest rec
 const GAIN_PART: u32 = 16;
 
 /// Slots of a victim that are being read.
-pub(super) struct Window {
+struct Window {
     generation: u64,
     count: usize,
-    read: Receiver<Result<Buf, ()>>,
+    read: Task<Result<Buf, ()>>,
 }
 
 impl Inner {
@@ -131,7 +130,7 @@ impl Inner {
             let window = ahead.take().or_else(|| self.read_window(victim, slot));
             let Some(Window { generation, count, read }) = window else { return Ok(true) };
             // What the disk cannot read of it is zeros, and is found to be bad below. All else is moved.
-            let Ok(Ok(mut bytes)) = read.await else {
+            let Ok(mut bytes) = read.await else {
                 (slot..slot + count).for_each(|slot| self.is_bad(Place::new(victim, slot as u16)));
                 slot += count;
                 continue;
@@ -150,7 +149,7 @@ impl Inner {
     }
 
     /// Begins to read a victim from `slot` on. `None`: nothing is left to be moved.
-    pub(super) fn read_window(self: &Rc<Inner>, victim: u32, slot: usize) -> Option<Window> {
+    fn read_window(self: &Rc<Inner>, victim: u32, slot: usize) -> Option<Window> {
         let window = STEP_SLOTS.min((self.handle.slots() as usize).saturating_sub(slot));
         let (generation, is_live) = {
             let state = self.state.borrow();
@@ -159,11 +158,10 @@ impl Inner {
         };
         // If nothing in the window is live, the head alone shows where the next head is.
         let count = if is_live { window } else { 1 };
-        // The log does not end before its I/O, though the cleaner may end before it needs this.
+        // The log does not end before its I/O.
         let inner = Rc::clone(self);
         let place = Place::new(victim, slot as u16);
-        let (reply, read) = oneshot();
-        rt::spawn(async move { reply.send(inner.read_slots(place, count).await.map_err(drop)) }).detach();
+        let read = rt::spawn(async move { inner.read_slots(place, count).await.map_err(drop) });
         Some(Window { generation, count, read })
     }
 
