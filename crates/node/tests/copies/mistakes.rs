@@ -11,9 +11,7 @@ use super::full_disks::both_full;
 use super::ghosts::{Long, left_by_a_lost_path};
 use super::given_up::begun_late;
 use super::partial_blocks::{bad_on_both, bad_on_one};
-use super::reservations::{
-    decided_beside_another, decided_on_both_sides_of_a_promotion, left_by_a_lost_node, lost_and_back,
-};
+use super::reservations::{decided_on_both_sides_of_a_promotion, left_by_a_lost_node, lost_and_back};
 use super::snapshots::one_instant;
 use super::syncs::hanging_disk;
 
@@ -75,11 +73,6 @@ fn a_read_that_does_not_check_again_is_noticed() {
 #[test]
 fn a_copy_that_sends_unconfirmed_data_is_noticed() {
     assert_noticed(Canary::FetchOnce, shown_and_gone);
-}
-
-#[test]
-fn an_unnamed_change_across_members_is_noticed() {
-    assert_noticed(Canary::InstallUnnamed, decided_beside_another);
 }
 
 #[test]

@@ -375,6 +375,8 @@ fn a_node_that_was_down_neither_loses_nor_resurrects_a_snapshot() {
 #[test]
 fn a_copy_that_was_set_back_does_not_count_as_one_that_has_a_snapshot() {
     let (cluster, yesterday) = with_image_of_yesterday(1, VolumeKind::Log);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
     assert_eq!(has(&cluster.take(0, &[NAME], "today").unwrap()), [true, true]);
     cluster.fill(1, 0..64, 2);
     cluster.world.run_for(Duration::from_secs(20));

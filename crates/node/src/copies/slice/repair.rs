@@ -59,7 +59,8 @@ const LOCKED_ATTEMPTS: u32 = 2;
 /// may write to a few blocks of a part all the time, and then all of it is never valid at once.
 const LESS_OF_MAP: u64 = 8;
 
-const _: () = assert!(MAP_UNIT / LESS_OF_MAP.pow(3) <= PHYSICAL_BLOCK, "the attempts with a lock take a block");
+const _: () =
+    assert!(MAP_UNIT / LESS_OF_MAP.pow(3) <= PHYSICAL_BLOCK, "the attempts with a lock take a block");
 
 /// How long a repair waits for that lock, and then for each other copy. Hosts' commands there wait meanwhile,
 /// and their writes begin within [`super::super::HOLD_MAX`] or not at all.
