@@ -11,7 +11,9 @@ use super::full_disks::both_full;
 use super::ghosts::{Long, left_by_a_lost_path};
 use super::given_up::begun_late;
 use super::partial_blocks::{bad_on_both, bad_on_one};
-use super::reservations::{decided_on_both_sides_of_a_promotion, left_by_a_lost_node, lost_and_back};
+use super::reservations::{
+    decided_beside_another, decided_on_both_sides_of_a_promotion, left_by_a_lost_node, lost_and_back,
+};
 use super::snapshots::one_instant;
 use super::syncs::hanging_disk;
 

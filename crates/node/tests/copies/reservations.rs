@@ -480,7 +480,7 @@ fn a_fencing_waits_for_what_a_lost_node_has_left() {
 }
 
 /// A change that is half executed here is neither present nor absent: nothing is decided meanwhile.
-fn decided_beside_another(seed: u64) {
+pub(super) fn decided_beside_another(seed: u64) {
     let cluster = Cluster::new(seed, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 3);
     registered(&cluster, "victim", 0, VICTIM, |session| async move {
