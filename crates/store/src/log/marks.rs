@@ -427,17 +427,18 @@ impl Marks {
         let common = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
         let (mut one, mut other) = (one.split_off(common), other.split_off(common));
         // On the last line that both have, they differ in where they leave it.
-        if let (Some(first), Some(second)) = (one.first_mut(), other.first())
+        let mut on_both = None;
+        if let (Some(first), Some(second)) = (one.first(), other.first())
             && first.start == second.start
         {
-            *first = first.end.min(second.end)..first.end.max(second.end);
+            on_both = Some(first.end.min(second.end)..first.end.max(second.end));
+            one.remove(0);
             other.remove(0);
-        } else if common == 0 {
-            // They have no such line: anything that either of them has may differ.
-            let whole = |eras: &mut Range<u32>| *eras = self.eras_of_line(branch, eras.start);
-            one.iter_mut().chain(&mut other).for_each(whole);
         }
-        one.into_iter().chain(other).collect()
+        // Of a line that only one of them has, anything may differ. What was written there before a snapshot
+        // may be in the leaf of a later one: that of a former line is folded into its last snapshot.
+        let whole = one.into_iter().chain(other).map(|eras| self.eras_of_line(branch, eras.start));
+        on_both.into_iter().chain(whole).collect()
     }
 
     /// The newest era that has begun, of any branch: that of what is written now.
@@ -594,8 +595,9 @@ mod tests {
         let mut marks = lines();
         let eras = 1..3;
         assert_eq!(marks.between(7, 1, Some(3)), [eras]);
-        assert_eq!(marks.between(7, 3, Some(6)), [2..3, 4..6]);
-        assert_eq!(marks.between(7, 2, None), [4..5, 7..u32::MAX]);
+        assert_eq!(marks.between(7, 3, Some(6)), [2..3, 4..7]);
+        assert_eq!(marks.between(7, 2, Some(5)), [4..7]);
+        assert_eq!(marks.between(7, 2, None), [4..7, 7..u32::MAX]);
         assert_eq!(marks.between(7, 6, None), [5..6, 7..u32::MAX]);
         marks.set_parent(Era::new(7, 7), 0);
         assert_eq!(marks.between(7, 1, None), [0..4, 7..u32::MAX]);
