@@ -52,7 +52,8 @@ fn a_write_waits_for_a_few_steps_of_a_checkpoint_at_a_time() {
 /// the one before.
 #[test]
 fn the_cleaner_reads_while_it_writes() {
-    // A segment of 512 slots, which the cleaner reads in two parts.
+    // A segment of 512 slots, which the cleaner reads in three parts: each begins with the record that the one
+    // before does not have in full.
     const BLOCKS: u64 = 500;
     let world = World::new(1);
     let node = machine(&world, 1, 64 << 20, 1);
@@ -83,8 +84,8 @@ fn the_cleaner_reads_while_it_writes() {
         let (mut gathered, began) = (Vec::new(), rt::now());
         inner.clean(victim, &mut gathered).await.unwrap();
         let took = rt::now() - began;
-        // A read, both at once, and perhaps a write.
-        assert!(took < 7 * STEP / 2, "it took {took:?}");
+        // A read, twice both at once, and a write. One after the other, they would be six steps.
+        assert!(took < 9 * STEP / 2, "it took {took:?}");
         assert!(inner.state.borrow().written_moved > 0);
         drop((pool, disks));
     });
