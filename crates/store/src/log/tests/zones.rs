@@ -176,14 +176,22 @@ fn a_volume_is_deleted_while_its_logs_wait_for_zones() {
             let disks = pool.share_disks().attach();
             let slices = slices(&pool, &disks, id);
             let is_asking = |slice: &Rc<Slice>| log_of(slice).inner.state.borrow().asking;
-            let mut at = 0;
-            while !slices.iter().all(is_asking) {
-                at += 1;
-                let written = slices.iter().map(|slice| write(slice, at, at, Durability::Durable));
-                for written in rt::join_all(written).await {
-                    written.expect("both ask at the same time before the pool is full");
-                }
+            for slice in &slices {
+                write(slice, 1, 1, Durability::Durable).await.unwrap();
+                idle(slice).await;
             }
+            for slice in &slices {
+                let inner = Rc::clone(&log_of(slice).inner);
+                // It asks for one zone after the other, until it has room for 4 GiB.
+                rt::spawn(async move { inner.reserve(1, 1 << 20).await }).detach();
+            }
+            let asked = async {
+                while !slices.iter().all(is_asking) {
+                    rt::sleep(Duration::from_micros(1)).await;
+                }
+            };
+            let asked = rt::timeout(Duration::from_secs(1), asked).await;
+            asked.expect("both ask at the same time before the pool is full");
             drop((slices, disks));
             let deleted = rt::timeout(std::time::Duration::from_secs(60), pool.delete_volume(id)).await;
             deleted.expect("it is not stuck").unwrap();
