@@ -242,6 +242,12 @@ impl Changes {
         self.within(era, number * LEAF_BLOCKS, LEAF_BLOCKS).next().is_some()
     }
 
+    /// Whether an entry of this era unmaps blocks of a leaf of this number.
+    pub(crate) fn unmaps(&self, era: Era, number: u64) -> bool {
+        let mut entries = self.within(era, number * LEAF_BLOCKS, LEAF_BLOCKS);
+        entries.any(|(_, change)| matches!(change, Change::Zeros(_)))
+    }
+
     /// Applies the table's entries for the blocks from `block` on to `spots`: those of these eras, in order.
     pub(crate) fn overlay_all(
         &self,

@@ -61,6 +61,7 @@ const LOOK_LEAVES: usize = if cfg!(test) { 16 } else { 16 << 10 };
 /// and the rest is writing it. Only hosts that write more than the checkpoint lets them depend on it.
 const MERGE_PERMILLE: u64 = 500;
 const EVACUATE_PERMILLE: u64 = 250;
+const EVACUATED_PERMILLE: u64 = MERGE_PERMILLE + EVACUATE_PERMILLE;
 const ENCODE_PERMILLE: u64 = 100;
 
 /// Why a checkpoint did not complete.
@@ -340,6 +341,7 @@ impl Inner {
         // Snapshots may be deleted while leaves are read, so nothing must come in between.
         let merged: Vec<Merged> = {
             let mut state = self.state.borrow_mut();
+            state.leave_outdated(&mut groups);
             let merge = |mut group: Group| {
                 let is_gone = !self.handle.has_branch(group.key.0);
                 for (era, error) in state.leave_unread(&mut group, left, is_gone) {
@@ -493,7 +495,7 @@ impl Inner {
         let expected = state.bytes.capacity().max(1);
         while !self.state.borrow().encode_more(&mut state) {
             let encoded = state.bytes.len().min(expected) as u64;
-            self.advance(MERGE_PERMILLE + ENCODE_PERMILLE * encoded / expected as u64);
+            self.advance(EVACUATED_PERMILLE + ENCODE_PERMILLE * encoded / expected as u64);
             rt::next_turn().await;
             if self.ends() {
                 return Err(CheckpointError::Closed);
@@ -509,7 +511,7 @@ impl Inner {
             let bytes = into_slots(&state.bytes, new.root.number, slots).share();
             self.state.borrow_mut().count_map(bytes.len() as u64);
             self.write_at(place, bytes, Durability::Cached).await?;
-            let before = MERGE_PERMILLE + ENCODE_PERMILLE;
+            let before = EVACUATED_PERMILLE + ENCODE_PERMILLE;
             self.advance(before + (1000 - before) * done / all);
         }
         Ok(new)

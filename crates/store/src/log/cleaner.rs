@@ -8,7 +8,8 @@
 use std::rc::Rc;
 
 use base::{Buf, Chain};
-use rt::{Task, join_all};
+use rt::join_all;
+use rt::sync::{Receiver, oneshot};
 
 use super::append::Survivor;
 use super::pack::is_intact;
@@ -30,10 +31,10 @@ const _: () = assert!(STEP_SLOTS > DATA_SLOTS_MAX, "a step reads the longest rec
 const GAIN_PART: u32 = 16;
 
 /// Slots of a victim that are being read.
-struct Window {
+pub(super) struct Window {
     generation: u64,
     count: usize,
-    read: Task<Result<Buf, ()>>,
+    read: Receiver<Result<Buf, ()>>,
 }
 
 impl Inner {
@@ -130,7 +131,7 @@ impl Inner {
             let window = ahead.take().or_else(|| self.read_window(victim, slot));
             let Some(Window { generation, count, read }) = window else { return Ok(true) };
             // What the disk cannot read of it is zeros, and is found to be bad below. All else is moved.
-            let Ok(mut bytes) = read.await else {
+            let Ok(Ok(mut bytes)) = read.await else {
                 (slot..slot + count).for_each(|slot| self.is_bad(Place::new(victim, slot as u16)));
                 slot += count;
                 continue;
@@ -149,7 +150,7 @@ impl Inner {
     }
 
     /// Begins to read a victim from `slot` on. `None`: nothing is left to be moved.
-    fn read_window(self: &Rc<Inner>, victim: u32, slot: usize) -> Option<Window> {
+    pub(super) fn read_window(self: &Rc<Inner>, victim: u32, slot: usize) -> Option<Window> {
         let window = STEP_SLOTS.min((self.handle.slots() as usize).saturating_sub(slot));
         let (generation, is_live) = {
             let state = self.state.borrow();
@@ -158,10 +159,11 @@ impl Inner {
         };
         // If nothing in the window is live, the head alone shows where the next head is.
         let count = if is_live { window } else { 1 };
-        // The log does not end before its I/O.
+        // The log does not end before its I/O, though the cleaner may end before it needs this.
         let inner = Rc::clone(self);
         let place = Place::new(victim, slot as u16);
-        let read = rt::spawn(async move { inner.read_slots(place, count).await.map_err(drop) });
+        let (reply, read) = oneshot();
+        rt::spawn(async move { reply.send(inner.read_slots(place, count).await.map_err(drop)) }).detach();
         Some(Window { generation, count, read })
     }
 

@@ -122,6 +122,26 @@ impl Running {
         is_needed.then(|| Group::settling((branch, number), retired, hidden))
     }
 
+    /// Leaves out groups in which something else is to be handed on by now than when they were found: a
+    /// restore or a deletion came while their leaves were read. They are looked at again.
+    ///
+    /// What a restore has made a former line may have changes that no leaf says yet. What is handed on would
+    /// hide them in its snapshots.
+    pub(super) fn leave_outdated(&mut self, groups: &mut Vec<Group>) {
+        groups.retain(|group| {
+            let (branch, number) = group.key;
+            let is_same = |now: Group| now.retired == group.retired && now.hidden == group.hidden;
+            let settles = !(group.retired.is_empty() && group.hidden.is_empty());
+            let is_current =
+                || self.may_settle(branch) && self.to_settle(branch, number).is_some_and(is_same);
+            let is_outdated = settles && !is_current();
+            if is_outdated {
+                self.unsettled.insert(branch, 0);
+            }
+            !is_outdated
+        });
+    }
+
     /// The eras of the leaves of a group that must be read because something is handed on, besides those of
     /// the snapshots that may get it.
     pub(super) fn eras_to_hand_on(&self, group: &Group) -> Vec<u32> {
@@ -174,13 +194,11 @@ impl Running {
         for (index, spot) in held.iter_mut().enumerate() {
             let reads = |era: u32, what: Spot| leaves.get(&era).is_some_and(|spots| spots[index] == what);
             let of_line = |(line, last): &(u32, Option<u32>)| {
-                let has_none = last.iter().chain([line]).all(|era| reads(*era, Spot::Nothing));
                 let mut snapshots = self.marks.of_line(branch, *line).iter().map(|mark| mark.era);
-                if has_none {
-                    Some(last.unwrap_or(*line))
-                } else {
-                    snapshots.find(|era| reads(*era, Spot::Parent))
-                }
+                // First: the line has nothing at its end, either, if its last snapshot has handed that on.
+                let noted = snapshots.find(|era| reads(*era, Spot::Parent));
+                let has_none = || last.iter().chain([line]).all(|era| reads(*era, Spot::Nothing));
+                noted.or_else(|| has_none().then(|| last.unwrap_or(*line)))
             };
             match *spot {
                 Spot::Nothing => continue,
@@ -224,5 +242,52 @@ impl Running {
                 self.unsettled.insert(branch, 0);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::ByteLen;
+
+    use super::super::LogMemory;
+    use super::super::marks::{Mark, Standing};
+    use super::super::state::LeafPlace;
+    use super::super::tests::without_pool;
+    use super::*;
+
+    /// Before, a snapshot of the line that had just become a former one got what the hidden snapshot had, and
+    /// no longer read as what had been written there and was not merged yet.
+    #[test]
+    fn nothing_is_handed_on_to_a_line_that_has_ended_meanwhile() {
+        let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
+        state.segments.free = (100..200).collect();
+        let take = |state: &mut Running, id: u64| {
+            let era = state.marks.begin(1, id, 0);
+            state.marks.taken(1, Mark { era, id, time: 0, standing: Standing::Taking });
+            Era::new(1, era)
+        };
+        let restore = |state: &mut Running, to: Era| {
+            let era = state.marks.begin_restore(1, to.number);
+            state.marks.restored(1, Restore { era, id: era.into(), to: to.number });
+            Era::new(1, era)
+        };
+        let hidden = take(&mut state, 1);
+        let place = LeafPlace { segment: 0, at: 0, len: 2, blocks: 1, quarters: 4 };
+        state.hold(hidden, &place);
+        state.leaves.insert((hidden, 0), place);
+        let line = restore(&mut state, hidden);
+        state.marks.delete(hidden);
+        state.look_at_lines();
+        let mut groups = state.next_to_settle().unwrap();
+        state.leave_outdated(&mut groups);
+        assert_eq!(groups.len(), 1, "nothing has changed");
+        assert!(state.unsettled.is_empty());
+        // While its leaves are read, the line gets a change and a snapshot, and ends.
+        state.active.zero(line, 5, 1, &mut Vec::new());
+        let snapshot = take(&mut state, 2);
+        restore(&mut state, snapshot);
+        state.leave_outdated(&mut groups);
+        assert!(groups.is_empty() && state.unsettled.contains_key(&1));
+        assert_eq!(state.next_to_settle().map(|groups| groups.len()), None, "it has to be merged first");
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Group {
     /// The eras of leaves that were read in search of moved blocks, and name none. They are not kept: there
     /// may be a thousand, of 8 KiB each.
     pub(super) searched: BTreeSet<u32>,
+    /// Which blocks some leaf has that was read and is not kept. Empty: there is no such leaf.
+    under: Vec<bool>,
     /// Why leaves cannot be read, by era.
     pub(super) unreadable: BTreeMap<u32, DiskError>,
     /// Leaves that cannot be read stay where they are.
@@ -174,6 +176,7 @@ impl Running {
         eras.extend(self.changed_lines(group));
         eras.extend(self.eras_of_snapshots(group));
         eras.extend(self.eras_to_hand_on(group));
+        eras.extend(self.eras_to_hide(group));
         eras.retain(|era| !group.leaves.contains_key(era) && !group.unreadable.contains_key(era));
         if eras.is_empty() {
             eras.extend(self.next_to_search(group));
@@ -195,6 +198,22 @@ impl Running {
             eras.extend(heir.snapshot);
         }
         eras
+    }
+
+    /// The eras of the leaves that say which blocks of a group have something that must be hidden when they
+    /// are unmapped, because the volume was restored.
+    fn eras_to_hide(&self, group: &Group) -> BTreeSet<u32> {
+        let (branch, number) = group.key;
+        let is_restored = !self.marks.restores_of(branch).is_empty();
+        let frozen = self.frozen.iter().filter(|_| group.is_written && is_restored);
+        let unmapped =
+            frozen.flat_map(move |frozen| frozen.eras(branch).filter(move |era| frozen.unmaps(*era, number)));
+        let lines: BTreeSet<u32> = unmapped.map(|era| self.marks.line(branch, era.number)).collect();
+        let lines = lines.into_iter().filter(|line| self.marks.parent(branch, *line).is_some());
+        let under = lines.flat_map(|line| self.marks.eras_under(branch, line));
+        let is_unread =
+            |era: &u32| self.leaves.contains_key(&group.leaf(*era)) && !group.searched.contains(era);
+        under.filter(is_unread).collect()
     }
 
     /// The snapshots that get something of a group: what is overwritten, and what deleted ones had.
@@ -266,6 +285,10 @@ impl Running {
             group.leaves.insert(era, Box::new(spots));
         } else {
             group.searched.insert(era);
+            group.under.resize(spots.len(), false);
+            for (under, spot) in group.under.iter_mut().zip(&spots) {
+                *under |= *spot != Spot::Nothing;
+            }
         }
     }
 
@@ -329,7 +352,8 @@ impl Running {
     /// nothing is left.
     pub(super) fn merged(&self, group: Group, is_gone: bool) -> Merged {
         let heirs = self.heirs(&group);
-        let Group { key, forced, retired, hidden, mut leaves, is_changed, is_written, has_left, .. } = group;
+        let (is_changed, is_written, has_left) = (group.is_changed, group.is_written, group.has_left);
+        let Group { key, forced, retired, hidden, mut leaves, under, .. } = group;
         let (branch, number) = key;
         let first = number * LEAF_BLOCKS;
         let mut dead = Vec::new();
@@ -380,6 +404,21 @@ impl Running {
             let unwritten = if has_parent { Spot::Parent } else { Spot::Zeros };
             let zeros = if has_parent { Spot::Zeros } else { Spot::Nothing };
             frozen.overlay(era, first, &mut now[..], zeros);
+            // Where none of them has anything, there is nothing to hide. A note for each block would make the
+            // map of a sparse volume many times as large.
+            if has_parent && !has_left {
+                let eras = self.marks.eras_under(branch, line);
+                let kept = eras.iter().filter_map(|era| leaves.get(era)).collect::<Vec<_>>();
+                for (index, (old, new)) in before.iter().zip(now.iter_mut()).enumerate() {
+                    let is_hidden = || {
+                        let is_there = under.get(index).is_some_and(|under| *under);
+                        is_there || kept.iter().any(|spots| spots[index] != Spot::Nothing)
+                    };
+                    if *new == Spot::Zeros && *old == Spot::Nothing && !is_hidden() {
+                        *new = Spot::Nothing;
+                    }
+                }
+            }
             let heir = self.marks.heir(branch, era.number).snapshot.filter(|_| !is_gone);
             let mut kept = heir.and_then(|era| Some((era, leaves.get_mut(&era)?)));
             for (index, (old, new)) in before.iter().zip(now.iter()).enumerate() {

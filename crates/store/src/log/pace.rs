@@ -195,6 +195,7 @@ impl Running {
         }
         match &mut self.meanwhile {
             Some(meanwhile) => {
+                debug_assert!(meanwhile.done <= done, "hosts keep what they may write already");
                 meanwhile.done = done.min(1000);
                 true
             }

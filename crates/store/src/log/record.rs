@@ -204,6 +204,8 @@ impl Entry {
                 fields.take(3)?;
                 What::Zeros { count }
             }
+            // The snapshot is older. Otherwise, reads would come back to the same line again and again.
+            KIND_RESTORED if !(1..u64::from(era)).contains(&block) => return None,
             // The first era begins with no snapshot.
             KIND_TAKEN | KIND_DELETED | KIND_RESTORED if size == Size::Whole && era > 0 => {
                 let id = fields.u64()?;
@@ -484,6 +486,15 @@ pub(crate) fn reveal(block: &mut [u8], crc: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_restore_goes_back_to_an_earlier_era() {
+        let decodes = |block: u64| {
+            let entry = Entry { branch: 7, era: 9, block, what: What::Restored { restore: 1 } };
+            Entry::decode(&mut Cursor::new(&entry.encode())) == Some(entry)
+        };
+        assert_eq!([0, 1, 8, 9, 10].map(decodes), [false, true, true, false, false]);
+    }
 
     #[test]
     fn a_block_that_looks_like_a_head_is_stored_as_none() {

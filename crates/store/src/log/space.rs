@@ -128,7 +128,10 @@ impl Running {
     fn merge_need_for(&self, changes: usize) -> u64 {
         // With snapshots, what is overwritten goes into one more leaf.
         let changes = changes as u64 * if self.marks.is_empty() { 1 } else { 2 };
-        let leaves = self.segments.live_map * super::leaf::LEAF_GRAIN as u64;
+        // What is unmapped of what a restored volume has of its snapshot is noted, and so is what a later
+        // snapshot has of that.
+        let times = if self.marks.restores().any(|(_, restore)| restore.to > 0) { 3 } else { 1 };
+        let leaves = times * self.segments.live_map * super::leaf::LEAF_GRAIN as u64;
         let rewritten = leaves.min(changes * LEAF_BYTES_MAX as u64);
         // Map segments that are evacuated are rewritten as well: less than half of each, one segment at a
         // time.

@@ -1,4 +1,5 @@
 use super::super::leaf::LeafKey;
+use super::super::segment::{Kind, Used};
 use super::super::state::LeafPlace;
 use super::*;
 
@@ -135,5 +136,34 @@ fn a_write_waits_for_a_few_steps_while_map_segments_are_emptied() {
         let moved = after.iter().filter(|(key, place)| before.get(*key) != Some(*place)).count();
         assert!(moved >= 128, "{moved} leaves were written somewhere else");
         drop((pool, disks));
+    });
+}
+
+/// Before, what the cleaner had begun to read when it ended was cancelled. Then the log ended, too, and the
+/// disk could still be reading when it was opened again.
+#[test]
+fn a_log_does_not_end_before_what_the_cleaner_reads_ahead() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    read_slowly(&world, node);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = one_slice(4 << 20).await;
+        write(&slice, 1, 7, Durability::Durable).await.unwrap();
+        idle(&slice).await;
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let has_data = |used: &Used| used.kind == Kind::Data && used.live > 0;
+        let victims: Vec<u32> = {
+            let state = inner.state.borrow();
+            let used = state.segments.used.iter().filter(|(_, used)| has_data(used));
+            used.map(|(segment, _)| *segment).collect()
+        };
+        let users = Rc::strong_count(&inner);
+        drop(inner.read_window(victims[0], 0));
+        for _ in 0..9 {
+            rt::yield_now().await;
+        }
+        assert_eq!(Rc::strong_count(&inner), users + 1);
+        rt::sleep(2 * STEP).await;
+        assert_eq!(Rc::strong_count(&inner), users);
     });
 }

@@ -154,6 +154,67 @@ fn nothing_is_kept_that_nobody_needs() {
     });
 }
 
+/// Before, the last snapshot of its line got what it reads there. That one needed it no more, and freed it.
+#[test]
+fn a_snapshot_keeps_what_it_has_of_the_parent_though_a_later_one_has_handed_on_its_own() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = one_slice(4 << 20).await;
+        let written = async |at: u64, number: u64| {
+            write(&slice, at, number, Durability::Cached).await.unwrap();
+        };
+        written(3, 7).await;
+        slice.take_snapshot(1, 0).await.unwrap();
+        slice.restore_snapshot(1, 1).await.unwrap();
+        // The second one has block 3 of the first, and the third its own. Both have block 5.
+        written(5, 8).await;
+        slice.take_snapshot(2, 0).await.unwrap();
+        written(3, 9).await;
+        slice.take_snapshot(3, 0).await.unwrap();
+        slice.restore_snapshot(3, 2).await.unwrap();
+        for deleted in [3, 1] {
+            settle(&slice).await;
+            slice.delete_snapshots(&[deleted]).await.unwrap();
+        }
+        settle(&slice).await;
+        assert_eq!((read_of(&slice, 2, 3).await, read_of(&slice, 2, 5).await), (Ok(7), Ok(8)));
+        assert_eq!((read(&slice, 3).await, read(&slice, 5).await), (Ok(9), Ok(8)));
+    });
+}
+
+/// Before, each block that was unmapped was noted. So UNMAP made the map of a sparse volume many times as
+/// large, and a log that was nearly full ended, because it had no room to write that.
+#[test]
+fn only_what_the_snapshot_has_is_noted_when_a_restored_volume_is_unmapped() {
+    const LEAVES: u64 = 40;
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = one_slice(LEAVES * 512 * BLOCK).await;
+        write_leaves(&slice, LEAVES, 1).await;
+        slice.take_snapshot(1, 0).await.unwrap();
+        slice.restore_snapshot(1, 1).await.unwrap();
+        slice.take_snapshot(2, 0).await.unwrap();
+        log_of(&slice).inner.merge_all().await.unwrap();
+        let map = || log_of(&slice).inner.state.borrow().segments.live_map;
+        let before = map();
+        write(&slice, 3 * 512 + 1, 9, Durability::Cached).await.unwrap();
+        slice.zero(ByteOffset(0), ByteLen(LEAVES * 512 * BLOCK)).await.unwrap();
+        for _ in 0..2 {
+            for leaf in 0..LEAVES {
+                assert_eq!(read(&slice, leaf * 512).await, Ok(0));
+                assert_eq!(read_of(&slice, 1, leaf * 512).await, Ok(1 + leaf));
+                assert_eq!(read_of(&slice, 2, leaf * 512).await, Ok(1 + leaf));
+            }
+            assert_eq!(read(&slice, 3 * 512 + 1).await, Ok(0));
+            log_of(&slice).inner.merge_all().await.unwrap();
+        }
+        assert!(map() <= 3 * before, "{} grains after {before}", map());
+        check(&slice).await;
+    });
+}
+
 /// A restore writes one record, whatever the size of the volume.
 #[test]
 fn a_restore_costs_one_record_at_any_size() {
