@@ -288,7 +288,7 @@ impl Inner {
                 if self.ends() {
                     return Err(CheckpointError::Closed);
                 }
-                if !self.state.borrow_mut().evacuates_on(&steps, keys) {
+                if !self.state.borrow().evacuates_on(&steps, keys) {
                     return Ok(());
                 }
                 let groups = keys.iter().map(|key| Group::evacuated(*key)).collect();

@@ -231,17 +231,16 @@ impl Running {
 
     /// Whether a checkpoint evacuates these leaves, too: not without room, nor if hosts have written half of
     /// what they may have written by now, or something waits for this checkpoint or the next one.
-    pub(super) fn evacuates_on(&mut self, steps: &Steps, leaves: &[LeafKey]) -> bool {
+    pub(super) fn evacuates_on(&self, steps: &Steps, leaves: &[LeafKey]) -> bool {
         let grains = |key: &LeafKey| self.leaves.get(key).map_or(0, |place| u64::from(place.len));
         let bytes = leaves.iter().map(grains).sum::<u64>() * LEAF_GRAIN as u64;
         let is_awaited = steps.is_awaited || self.checkpoint_wanted || !self.allows_times(2);
         if steps.done >= steps.least && is_awaited {
             return false;
         }
-        if self.segments.emptied_zone().is_some() {
-            self.make_room_to_evacuate(bytes);
-        }
-        self.has_room_to_evacuate(bytes)
+        // What is freed in a zone that is being emptied does not become free for the map: if leaves waited for
+        // room there, the log would never leave its disk. The map finds room among announced segments.
+        self.segments.emptied_zone().is_some() || self.has_room_to_evacuate(bytes)
     }
 }
 

@@ -476,12 +476,15 @@ impl Segments {
         }
     }
 
-    /// Counts grains that it no longer points at. They may be those of the leaf that could not be read.
+    /// Counts grains that it no longer points at. Whether they are those of a leaf that could not be read is
+    /// not known, so a map segment that is stuck stays so until it is empty or the disks are looked at again.
     pub(crate) fn remove_leaf(&mut self, segment: u32, grains: u8) {
         if let Some(used) = self.used.get_mut(&segment) {
             used.live -= u32::from(grains);
             self.live_map -= u64::from(grains);
-            self.stuck -= u64::from(std::mem::take(&mut used.stuck));
+            if used.live == 0 {
+                self.stuck -= u64::from(std::mem::take(&mut used.stuck));
+            }
         }
     }
 
@@ -697,6 +700,8 @@ mod tests {
         segments.add_leaf(2, 2);
         segments.set_stuck(2);
         segments.remove_leaf(2, 2);
+        assert_eq!(segments.stuck, 1);
+        segments.remove_leaf(2, 3);
         assert!(segments.stuck == 0 && !segments.used[&2].stuck);
     }
 }

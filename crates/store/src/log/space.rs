@@ -158,16 +158,6 @@ impl Running {
         self.segments.free.len() as u64 >= self.segments_for(bytes) + 2 * self.state_need(changes)
     }
 
-    /// Takes announced segments for leaves to be evacuated that nobody needs soon, as for folding.
-    ///
-    /// Otherwise, a log would never leave a disk once the map has fewer free segments than that takes: what
-    /// is freed in the zone that is being emptied does not become free for the map.
-    pub(super) fn make_room_to_evacuate(&mut self, bytes: u64) {
-        while !self.has_room_to_evacuate(bytes) && self.announced_too_many() > 0 && self.segments.take_back()
-        {
-        }
-    }
-
     /// How many segments a step of folding deleted snapshots takes at most.
     fn folding_need(&self) -> u64 {
         match self.to_fold().min(STEP_LEAVES as u64) {
