@@ -483,8 +483,8 @@ impl Running {
     /// it may name; these moves do not count. And what a deleted snapshot held can be freed later, unless
     /// nobody needs any of it.
     ///
-    /// The moves are those from the zone that is being emptied; or, while the log recovers, those from this
-    /// disk, which is leaving.
+    /// The moves are those from the disk that is leaving, of the zone that is being emptied or another one: no
+    /// new data is to be written there, so it does not matter that segments stay in use.
     pub(super) fn leave_unread(
         &mut self,
         group: &mut Group,
@@ -507,7 +507,7 @@ impl Running {
         let moves: Vec<Move> = self.unowned(group).map(|(_, moved)| moved).collect();
         let is_left = |moved: &Move| {
             let disk = self.segments.locate(moved.from.segment).map(|(disk, _)| disk);
-            left.is_some() && disk == left || self.is_emptied(moved.from.segment)
+            left.is_some() && disk == left || self.segments.is_on_leaving_disk(moved.from.segment)
         };
         if !moves.iter().all(is_left) {
             return lost;
