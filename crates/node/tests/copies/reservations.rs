@@ -515,7 +515,8 @@ pub(super) fn decided_beside_another(seed: u64) {
 
 #[test]
 fn nothing_is_decided_during_another_change() {
-    // Open: with seed 4, the first node decides by the change 120 ms before the second one answers its initiator.
+    // Open: with seed 4, the first node decides by the change 120 ms before the second one answers its
+    // initiator.
     each_seed(3, decided_beside_another);
 }
 

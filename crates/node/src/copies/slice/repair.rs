@@ -55,8 +55,8 @@ const ATTEMPTS_MAX: u32 = 5;
 /// there all the time would overtake each attempt.
 const LOCKED_ATTEMPTS: u32 = 2;
 
-/// If the map cannot be read, each attempt takes so much less of it than the one before, down to a block: hosts
-/// may write to a few blocks of a part all the time, and then all of it is never valid at once.
+/// If the map cannot be read, each attempt takes so much less of it than the one before, down to a block.
+/// Hosts may write to a few blocks of a part all the time, and then all of it is never valid at once.
 const LESS_OF_MAP: u64 = 8;
 
 const _: () =
