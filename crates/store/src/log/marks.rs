@@ -596,7 +596,7 @@ mod tests {
         let eras = 1..3;
         assert_eq!(marks.between(7, 1, Some(3)), [eras]);
         assert_eq!(marks.between(7, 3, Some(6)), [2..3, 4..7]);
-        assert_eq!(marks.between(7, 2, Some(5)), [4..7]);
+        assert_eq!(*marks.between(7, 2, Some(5)), *std::slice::from_ref(&(4..7)));
         assert_eq!(marks.between(7, 2, None), [4..7, 7..u32::MAX]);
         assert_eq!(marks.between(7, 6, None), [5..6, 7..u32::MAX]);
         marks.set_parent(Era::new(7, 7), 0);
