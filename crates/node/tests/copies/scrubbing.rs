@@ -87,8 +87,8 @@ fn a_scrub_finds_what_has_rotted_and_repairs_it_from_the_other_copy() {
     });
 }
 
-/// A part of a log's map cannot be read. Hosts write to a few of its blocks all the time, faster than the other
-/// disk reads the whole part, so the whole part is never valid at once.
+/// A part of a log's map cannot be read. Hosts write to a few of its blocks all the time, faster than the
+/// other disk reads the whole part, so the whole part is never valid at once.
 #[test]
 fn a_part_of_a_map_is_repaired_though_hosts_write_to_it_all_the_time() {
     const READS: Duration = Duration::from_millis(15);

@@ -101,9 +101,9 @@ impl Running {
         self.segments.is_unused(zone) || used.any(|(_, used)| changes(used))
     }
 
-    /// How much is left on the disk that is leaving: zones, and, of the one that is being emptied, segments in
-    /// use and grains of leaves there. (A checkpoint may evacuate some leaves of a segment, and the next one
-    /// the others.)
+    /// How much is left on the disk that is leaving: zones, and, of the one that is being emptied, segments
+    /// in use and grains of leaves there. (A checkpoint may evacuate some leaves of a segment, and the next
+    /// one the others.)
     pub(super) fn left_on_disk(&self) -> (usize, Option<u64>) {
         let left = |used: &Used| 1 + if used.kind == Kind::Map { u64::from(used.live) } else { 0 };
         let emptied = self.segments.emptied_zone();

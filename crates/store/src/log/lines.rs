@@ -3,8 +3,8 @@
 //! A restore begins a line, which is read through a snapshot of an earlier one ([`super::marks`]). Two kinds
 //! of leaves are left behind, besides those of snapshots. The leaves of the former line itself are folded
 //! into its last snapshot, as if they were those of a later one that was deleted; where this snapshot has
-//! none of the same number, they stay where they are. And a snapshot that was deleted, but that a line is read
-//! through, hands on what only one other still needs, and frees what nobody does.
+//! none of the same number, they stay where they are. And a snapshot that was deleted, but that a line is
+//! read through, hands on what only one other still needs, and frees what nobody does.
 //!
 //! What must never happen: what is handed on is not yet what the snapshot reads as, because a table has
 //! something newer of that line; or somebody who needs it is overlooked.

@@ -483,8 +483,8 @@ impl Running {
     /// it may name; these moves do not count. And what a deleted snapshot held can be freed later, unless
     /// nobody needs any of it.
     ///
-    /// The moves are those from the disk that is leaving, of the zone that is being emptied or another one: no
-    /// new data is to be written there, so it does not matter that segments stay in use.
+    /// The moves are those from the disk that is leaving, of the zone that is being emptied or another one:
+    /// no new data is to be written there, so it does not matter that segments stay in use.
     pub(super) fn leave_unread(
         &mut self,
         group: &mut Group,

@@ -187,8 +187,8 @@ impl Running {
     /// that.
     ///
     /// The cleaner may wait for the root, because no other segment can be cleaned before that, and earns
-    /// nothing. So hosts get as much for a step of the checkpoint as for one of the cleaner that gains next to
-    /// nothing.
+    /// nothing. So hosts get as much for a step of the checkpoint as for one of the cleaner that gains next
+    /// to nothing.
     pub(super) fn advance(&mut self, done: u64) -> bool {
         if self.is_paced() {
             self.earn(0);
@@ -238,8 +238,8 @@ impl Running {
         if steps.done >= steps.least && is_awaited {
             return false;
         }
-        // What is freed in a zone that is being emptied does not become free for the map: if leaves waited for
-        // room there, the log would never leave its disk. The map finds room among announced segments.
+        // What is freed in a zone that is being emptied does not become free for the map: if leaves waited
+        // for room there, the log would never leave its disk. The map finds room among announced segments.
         self.segments.emptied_zone().is_some() || self.has_room_to_evacuate(bytes)
     }
 }
@@ -332,7 +332,8 @@ mod tests {
         }
     }
 
-    /// Before, only the cleaner earned anything. When it waited for a checkpoint, so did hosts: for all of it.
+    /// Before, only the cleaner earned anything. When it waited for a checkpoint, so did hosts: for all of
+    /// it.
     #[test]
     fn steps_of_a_checkpoint_earn_what_hosts_owe() {
         let mut state = frozen(RESERVE as u32, 4096);

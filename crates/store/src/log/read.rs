@@ -457,8 +457,8 @@ impl Inner {
         if is_known { self.check_leaf_of(key, block).await } else { Ok(None) }
     }
 
-    /// The same for leaves of a branch's snapshots and former lines with these numbers, most of which reads of
-    /// the branch do not need: those that are not in memory are read, too.
+    /// The same for leaves of a branch's snapshots and former lines with these numbers, most of which reads
+    /// of the branch do not need: those that are not in memory are read, too.
     ///
     /// # Errors
     /// [`Unread::Offline`].

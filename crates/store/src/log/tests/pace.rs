@@ -53,8 +53,8 @@ fn a_write_waits_for_a_few_steps_of_a_checkpoint_at_a_time() {
 /// the one before.
 #[test]
 fn the_cleaner_reads_while_it_writes() {
-    // A segment of 512 slots, which the cleaner reads in three parts: each begins with the record that the one
-    // before does not have in full.
+    // A segment of 512 slots, which the cleaner reads in three parts: each begins with the record that the
+    // one before does not have in full.
     const BLOCKS: u64 = 500;
     let world = World::new(1);
     let node = machine(&world, 1, 64 << 20, 1);

@@ -378,8 +378,8 @@ fn changes_across_restores_are_found() {
     }
 }
 
-/// Before, what was written between a restore and the first snapshot after it was not found once the volume had
-/// been restored again: the leaf of the former line had been folded into its last snapshot.
+/// Before, what was written between a restore and the first snapshot after it was not found once the volume
+/// had been restored again: the leaf of the former line had been folded into its last snapshot.
 #[test]
 fn changes_up_to_a_snapshot_of_a_former_line_are_found() {
     let world = World::new(1);

@@ -300,8 +300,8 @@ fn what_is_written_while_a_snapshot_is_removed_survives_a_power_cut() {
     });
 }
 
-/// A root knows the snapshot, but the power fails before a record says that it was taken. It does not exist, and
-/// what was overwritten since is freed.
+/// A root knows the snapshot, but the power fails before a record says that it was taken. It does not exist,
+/// and what was overwritten since is freed.
 #[test]
 fn nothing_is_left_of_a_snapshot_that_was_not_taken() {
     let world = World::new(1);
