@@ -6,11 +6,18 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 
+const NO_SNAPSHOTS = 'not yet: `ursa snapshot` does it (docs/use/snapshots.md)'
+
 const NOT_IN_THE_CONSOLE: Record<string, string> = {
   convert_volume: 'few volumes ever change their kind, and what that means is explained where the command is (docs/use/pools.md)',
   leave_cluster: 'for a node that is no longer in its cluster, on that machine (docs/use/console.md)',
   force_new_cluster: 'for the only survivor of a disaster, on that machine (docs/use/console.md)',
   health: 'for load balancers and monitoring: the console requests the node itself',
+  change_snapshot: NO_SNAPSHOTS,
+  create_snapshot: NO_SNAPSHOTS,
+  delete_snapshot: NO_SNAPSHOTS,
+  list_snapshots: NO_SNAPSHOTS,
+  show_snapshot: NO_SNAPSHOTS,
   remove_disk: 'not yet: it shows the progress',
   show_host: 'it is in the list of host groups',
   show_job: 'it is in the list of jobs',
@@ -92,6 +99,11 @@ const NOT_SHOWN: Record<string, string> = {
   'Events gap': 'for `after`, which the console never sends',
   'HistorySeries unit': 'each chart knows its unit',
   'Pool extent': 'nodes round to it',
+  'Snapshot held': NO_SNAPSHOTS,
+  'Snapshot number': NO_SNAPSHOTS,
+  'Snapshot pause_us': NO_SNAPSHOTS,
+  'SnapshotCopy frees': NO_SNAPSHOTS,
+  'SnapshotCopy frees_is_exact': NO_SNAPSHOTS,
   'Volume checksums': SELDOM_CHOSEN,
   'Volume compression': SELDOM_CHOSEN,
   'Volume compression_ratio_percent': '`ursa volume list` shows it',
@@ -218,6 +230,19 @@ function leftOut(made: Made[]): string[] {
     .sort()
 }
 
+/** The methods of the command line's client that a source calls: `client.pools()`, `Client::leave_cluster`. */
+const methodsIn = (source: string) => [...source.matchAll(/\b(?:client\s*\.|Client::)(\w+)/g)].map(([, name]) => name!)
+
+/** Those of which it requests a dry run: what it hands to `would`, or to `done` and `show` of `Confirm`. */
+function dryRunsIn(source: string): string[] {
+  const closures = [...source.matchAll(/\blet (\w+) = \|client\b.*?\|(.*?);\n/gs)]
+  return [...source.matchAll(/\b(?:would|confirm\.(?:done|show))\(/g)].flatMap(({ index }) => {
+    const handed = inParentheses(source, index)
+    const named = closures.filter(([, name]) => new RegExp(`\\b${name}\\b`).test(handed))
+    return methodsIn([handed, ...named.map(([, , body]) => body)].join('\n'))
+  })
+}
+
 /** The call that each method of the command line's client makes, by method name. */
 function callsOfClient(): Map<string, Made[]> {
   const VERBS: Record<string, string> = { list: 'GET' }
@@ -225,7 +250,7 @@ function callsOfClient(): Map<string, Made[]> {
   for (const source of sources('crates/api/src/client', (name) => name.endsWith('.rs') && name !== 'tests.rs')) {
     for (const [, name, body] of source.matchAll(/\n {4}pub fn (\w+)(.*?)\n {4}\}\n/gs)) {
       const paths = [...body!.matchAll(/"(\/v1\/[^"]*)"/g)].map(([, path]) => path!)
-      const verbs = [...body!.matchAll(/\b(?:self|agent)\s*\.(?:would_)?(get|list|post|put|patch|delete)(?:_empty|_json)?\(/g)].map(([, verb]) => VERBS[verb!] ?? verb!)
+      const verbs = [...body!.matchAll(/\b(?:self|agent)\s*\.(get|list|post|put|patch|delete)(?:_empty|_json)?\(/g)].map(([, verb]) => VERBS[verb!] ?? verb!)
       // In the path, in the list for `with_query`, and by `of_node`.
       const listed = [...body!.matchAll(/^ *\("(\w+)", /gm)].map(([, name]) => name!)
       const parameters = [...namesIn(body!), ...listed, ...(body!.includes('of_node(') ? ['node'] : [])]
@@ -298,8 +323,12 @@ describe('the command line', () => {
   const methods = callsOfClient()
   const withoutTests = (source: string) => source.replace(/#\[cfg\(test\)\]\nmod tests \{.*/s, '')
   const sourcesOfCommandLine = sources('crates/cli/src', (name) => name.endsWith('.rs') && !name.endsWith('tests.rs')).map(withoutTests)
-  const used = new Set(sourcesOfCommandLine.flatMap((source) => [...source.matchAll(/\bclient\s*\.(\w+)\(/g)].map(([, name]) => name!)))
-  const made = [...methods].filter(([name]) => used.has(name)).flatMap(([, calls]) => calls)
+  const used = new Set(sourcesOfCommandLine.flatMap(methodsIn))
+  const tried = new Set(sourcesOfCommandLine.flatMap(dryRunsIn))
+  const made = [...methods].flatMap(([name, calls]) => {
+    if (!used.has(name)) return []
+    return calls.map(({ call, parameters }) => ({ call, parameters: tried.has(name) ? [...parameters, 'dry_run'] : parameters }))
+  })
 
   it('makes every call of the API', () => {
     const asked = new Set(made.map((one) => one.call))
