@@ -304,7 +304,7 @@ impl Control {
             match reconciler.commit(transaction).await {
                 // A snapshot was begun, perhaps of this volume, and would be lost with it.
                 Err(ClusterError::Conflict(conflict)) if conflict == last && tries < TRIES_MAX => {
-                    reconciler.until(TIDY_EVERY, || reconciler.revision_of(&last) != begun).await;
+                    reconciler.until_changed(TIDY_EVERY, &last, begun).await;
                 }
                 result => {
                     result?;

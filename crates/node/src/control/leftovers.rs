@@ -144,7 +144,7 @@ async fn note_dropped(reconciler: &Reconciler, id: VolumeId, nodes: &[NodeId]) -
         };
         match reconciler.commit(transaction).await {
             Err(ClusterError::Conflict(_)) if tries < TRIES_MAX => {
-                reconciler.until(TIDY_EVERY, || reconciler.revision_of(&key) != Some(revision)).await;
+                reconciler.until_changed(TIDY_EVERY, &key, Some(revision)).await;
             }
             result => return result,
         }

@@ -370,13 +370,15 @@ impl Control {
             let (next, also) = change(&entry)?;
             let mut transaction =
                 Reconciler::transaction().expect(&key, Some(revision)).put(&key, json(&next));
-            for (key, revision) in also {
-                transaction = transaction.expect(&key, revision);
+            for (key, revision) in &also {
+                transaction = transaction.expect(key, *revision);
             }
             let may_change = |conflict: &str| conflict == key || conflict == LAST_SNAPSHOT;
             match reconciler.commit(transaction).await {
                 Err(ClusterError::Conflict(conflict)) if may_change(&conflict) && tries < TRIES_MAX => {
-                    reconciler.until(TIDY_EVERY, || reconciler.revision_of(&key) != Some(revision)).await;
+                    let before = also.iter().find(|(key, _)| *key == conflict);
+                    let before = before.map_or(Some(revision), |(_, revision)| *revision);
+                    reconciler.until_changed(TIDY_EVERY, &conflict, before).await;
                 }
                 result => return Ok(result.map(|()| next)?),
             }

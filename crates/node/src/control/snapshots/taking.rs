@@ -151,10 +151,9 @@ impl Control {
             let number = last.map_or(0, |(number, _)| number).checked_add(1);
             let number = number.ok_or(ControlError::Internal("the numbers of snapshots are used up"))?;
             let entry = new_entry(reconciler, number, name, ids)?;
-            let is_outdated = || reconciler.revision_of(LAST_SNAPSHOT) != revision;
             let Some(taking) = self.snapshots.taking.begin(number) else {
                 // Another request to this node is just getting the number.
-                reconciler.until(TIDY_EVERY, is_outdated).await;
+                reconciler.until_changed(TIDY_EVERY, LAST_SNAPSHOT, revision).await;
                 continue;
             };
             tries += 1;
@@ -167,7 +166,7 @@ impl Control {
                 Ok(()) => return Ok((entry, taking)),
                 Err(ClusterError::Conflict(_)) if tries < TRIES_MAX => {
                     drop(taking);
-                    reconciler.until(TIDY_EVERY, is_outdated).await;
+                    reconciler.until_changed(TIDY_EVERY, LAST_SNAPSHOT, revision).await;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -378,7 +377,7 @@ fn check_volume(reconciler: &Reconciler, entry: &VolumeEntry) -> Result<()> {
     }
 }
 
-/// Checks that the record has room for one more snapshot of so many volumes.
+/// Checks that the record has room for one more snapshot of this many volumes.
 fn check_room(known: &[SnapshotEntry], volumes: usize) -> Result<()> {
     let parts = known.iter().map(|entry| entry.volumes.len()).sum::<usize>() + volumes;
     if known.len() >= SNAPSHOTS_MAX {
@@ -532,7 +531,7 @@ async fn complete(reconciler: &Reconciler, entry: &SnapshotEntry, taken: Taken) 
     let committed = reconciler.commit(transaction).await;
     if committed.as_ref().is_err_and(ClusterError::may_be_committed) {
         // Whoever undoes it now waits for the outcome.
-        reconciler.until(RECORD_DEADLINE, || reconciler.revision_of(&key) != Some(revision)).await;
+        reconciler.until_changed(RECORD_DEADLINE, &key, Some(revision)).await;
     }
     match committed {
         Err(ClusterError::Conflict(_)) => Err(undone()),

@@ -249,7 +249,8 @@ impl Control {
             if !reconciler.has(id) {
                 return;
             }
-            let before = reconciler.revision_of(&verification_key(id));
+            let key = verification_key(id);
+            let before = reconciler.revision_of(&key);
             let entry = match &last {
                 Some(last) => VerificationEntry { last: Some(last.clone()), progress: None },
                 None => reconciler.verification(id),
@@ -257,9 +258,7 @@ impl Control {
             match reconciler.commit(note(reconciler, id, &entry, &verifying.differing())).await {
                 Ok(()) => return verifying.is_remembered.set(true),
                 Err(ClusterError::Conflict(_)) => {
-                    reconciler
-                        .until(LOOK_EVERY, || reconciler.revision_of(&verification_key(id)) != before)
-                        .await;
+                    reconciler.until_changed(LOOK_EVERY, &key, before).await;
                 }
                 Err(error) => {
                     return tracing::warn!(volume = %id, %error, "the result of a verify run could not be written to the record");

@@ -474,6 +474,12 @@ impl Reconciler {
         self.show_paths().await;
     }
 
+    /// Waits until the key has another revision than `before`: after a conflict, until this node has followed
+    /// the change that was faster.
+    pub async fn until_changed(&self, deadline: Duration, key: &str, before: Option<cluster::Revision>) {
+        self.until(deadline, || self.revision_of(key) != before).await;
+    }
+
     /// Waits until the record has the key, for [`RECORD_DEADLINE`] at most.
     pub async fn until_known(&self, key: &str) {
         self.until(RECORD_DEADLINE, || self.revision_of(key).is_some()).await;
