@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{SnapshotHere, SnapshotSpec, SnapshotStatus, SnapshotsHere};
+use ::node::control::{ControlError, SnapshotHere, SnapshotSpec, SnapshotStatus, SnapshotsHere};
 use ::node::copies;
 use api::{
     DryRun, List, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotState,
     SnapshotVolume,
 };
-use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -19,7 +18,7 @@ use utoipa::IntoParams;
 use super::dry_run::{self, DryRunParam};
 use super::input::{Json, Parameters, Segments};
 use super::peers::{self, Answers};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Reply};
 use super::state::State;
 
 /// Of which volume.
@@ -44,9 +43,9 @@ pub(super) struct OfVolume {
     ),
 )]
 pub(super) async fn list(
-    Extracted(state): Extracted<State>,
+    state: State,
     Parameters(OfVolume { volume }): Parameters<OfVolume>,
-) -> Result<axum::Json<List<Snapshot>>, Refusal> {
+) -> Reply<List<Snapshot>> {
     let all = state.call(move |control| async move {
         let statuses = control.snapshots(volume.as_deref())?;
         shown_all(&control, statuses).await
@@ -63,10 +62,7 @@ pub(super) async fn list(
         (status = NOT_FOUND, description = "`snapshot_not_found`"),
     ),
 )]
-pub(super) async fn show(
-    Extracted(state): Extracted<State>,
-    Segments(snapshot): Segments<String>,
-) -> Result<axum::Json<Snapshot>, Refusal> {
+pub(super) async fn show(state: State, Segments(snapshot): Segments<String>) -> Reply<Snapshot> {
     let shown = state.call(move |control| async move {
         let status = control.snapshot(&snapshot)?;
         one(&control, status).await
@@ -89,7 +85,7 @@ pub(super) async fn show(
     ),
 )]
 pub(super) async fn create(
-    Extracted(state): Extracted<State>,
+    state: State,
     Json(SnapshotCreate { volumes, name }): Json<SnapshotCreate>,
 ) -> Result<(StatusCode, axum::Json<Snapshot>), Refusal> {
     let created = state.call(move |control| async move {
@@ -111,10 +107,10 @@ pub(super) async fn create(
     ),
 )]
 pub(super) async fn change(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(snapshot): Segments<String>,
     Json(SnapshotChange { held }): Json<SnapshotChange>,
-) -> Result<axum::Json<Snapshot>, Refusal> {
+) -> Reply<Snapshot> {
     let changed = state.call(move |control| async move {
         let status = control.set_snapshot_hold(&snapshot, held).await?;
         one(&control, status).await
@@ -137,7 +133,7 @@ pub(super) async fn change(
     ),
 )]
 pub(super) async fn delete(
-    Extracted(state): Extracted<State>,
+    state: State,
     Segments(snapshot): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
 ) -> Result<Response, Refusal> {
@@ -168,19 +164,16 @@ fn would_delete(snapshot: &Snapshot) -> Vec<String> {
     snapshot.volumes.iter().map(of).collect()
 }
 
-async fn one(
-    control: &Rc<Control>,
-    status: SnapshotStatus,
-) -> Result<Snapshot, ::node::control::ControlError> {
+async fn one(control: &Rc<Control>, status: SnapshotStatus) -> Result<Snapshot, ControlError> {
     let number = status.entry.number.to_string();
     let shown = shown_all(control, vec![status]).await?.items.pop();
-    shown.ok_or_else(|| ::node::control::ControlError::not_found("snapshot", &number))
+    shown.ok_or_else(|| ControlError::not_found("snapshot", &number))
 }
 
 async fn shown_all(
     control: &Rc<Control>,
     statuses: Vec<SnapshotStatus>,
-) -> Result<List<Snapshot>, ::node::control::ControlError> {
+) -> Result<List<Snapshot>, ControlError> {
     let here = control.number();
     let volumes = statuses.iter().flat_map(|status| &status.volumes);
     let has = volumes.flat_map(|volume| &volume.copies).filter(|(node, has)| *has && *node != here);
