@@ -46,8 +46,9 @@ impl Confirm {
     /// The question includes what the node says it `would` do. With `--dry-run` this is shown, and that is
     /// all.
     ///
-    /// # Errors Those of [`Confirm::go_on`], and those of the node, which rejects the dry run as it would
-    /// reject the change.
+    /// # Errors
+    /// Those of [`Confirm::go_on`], and those of the node, which rejects the dry run as it would reject the
+    /// change.
     pub fn go_on_if(
         &self,
         output: &Output,

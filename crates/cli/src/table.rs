@@ -22,7 +22,8 @@ impl Table {
 
     /// Adds a row to a table whose number of columns varies.
     ///
-    /// # Panics The number of cells differs from the head's.
+    /// # Panics
+    /// The number of cells differs from the head's.
     pub fn cells(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.rows[0].len(), "a cell a column");
         self.rows.push(cells);

@@ -56,7 +56,8 @@ struct Planner<'a> {
 impl Plan {
     /// Compares the file with the present configuration.
     ///
-    /// # Errors [`CliError::Conflict`] with all that cannot be changed; a secret that cannot be read.
+    /// # Errors
+    /// [`CliError::Conflict`] with all that cannot be changed; a secret that cannot be read.
     pub(super) fn new(declared: &Declared, present: &Present, prune: bool) -> Result<Plan, CliError> {
         let mut planner = Planner {
             declared,

@@ -56,7 +56,8 @@ impl Whose {
 
     /// Takes a reading.
     ///
-    /// # Errors See [`ClientError`]; also if the node does not exist.
+    /// # Errors
+    /// See [`ClientError`]; also if the node does not exist.
     pub(super) fn read(&mut self, client: &Client) -> Result<Sample, ClientError> {
         let node = self.node.as_str();
         let nodes = status::cluster(client)?;

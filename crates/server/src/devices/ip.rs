@@ -60,7 +60,8 @@ const OURS_SECONDS_MAX: u64 = HOLD_LENGTH.as_secs() + 1;
 
 /// Sets an address, or extends its lifetime, until `until` or up to a second less; returns its device.
 ///
-/// # Errors What is wrong.
+/// # Errors
+/// What is wrong.
 pub(super) fn put_on(on: &AddressOn, until: Instant) -> Result<String, DeviceTrouble> {
     let links = links()?;
     if let Some(here) = holders(&links, on.address).iter().find(|here| !here.is_ours) {
@@ -99,7 +100,8 @@ fn seconds_until(until: Instant, now: Instant) -> Result<u64, DeviceTrouble> {
 /// Does nothing if no device has it, if it was set from outside, or if there is no `ip`, which must have set
 /// it.
 ///
-/// # Errors What is wrong.
+/// # Errors
+/// What is wrong.
 pub(super) fn take_off(on: &AddressOn) -> Result<(), DeviceTrouble> {
     let links = match start(&SHOW) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -80,7 +80,8 @@ struct Unit {
 impl Full {
     /// Writes until there is no space, and reads all of that back.
     ///
-    /// # Errors It could not be tried, or took too long. What the cluster did wrong is in [`Full::found`].
+    /// # Errors
+    /// It could not be tried, or took too long. What the cluster did wrong is in [`Full::found`].
     pub fn begin(fleet: &Fleet, policy: Policy, waiter: &Waiter) -> Result<Full, DrillError> {
         let portals = fleet.with_copies().iter().map(|node| node.portal).collect();
         let from = fleet.load_span().unwrap_or(0);

@@ -48,7 +48,8 @@ pub struct Load {
 impl Load {
     /// Starts the load.
     ///
-    /// # Errors The core cannot be started. Whether the volume is reached, the pulse shows.
+    /// # Errors
+    /// The core cannot be started. Whether the volume is reached, the pulse shows.
     pub fn start(wanted: LoadSpec) -> Result<Load, DrillError> {
         let pulse = Arc::new(Pulse::default());
         let (done, result) = mpsc::channel();
@@ -87,7 +88,8 @@ impl Load {
 
     /// Stops the load, after it has read back and verified all that it wrote.
     ///
-    /// # Errors The first error: a request failed, or returned wrong data.
+    /// # Errors
+    /// The first error: a request failed, or returned wrong data.
     pub fn stop(self) -> Result<Report, LoadError> {
         self.pulse.stop();
         self.running.join();
