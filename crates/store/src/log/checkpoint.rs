@@ -45,7 +45,7 @@ pub(super) const STEP_LEAVES: usize = 32;
 /// How many bytes of leaves are written at a time.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// How long a checkpoint sweeps though something waits for it, if that is no write of hosts.
+/// How long a checkpoint sweeps though something waits for it, unless a write of hosts waits.
 ///
 /// Each checkpoint writes the state, which may take longer than many steps of a sweep.
 const SWEEP_AT_LEAST: Duration = Duration::from_secs(1);

@@ -24,11 +24,11 @@ pub(super) const FREEZE_PART: u64 = 2;
 /// Of what is left before a freeze, hosts may write 1/`SWEEP_PART` during a sweep. The rest is for the merge.
 const SWEEP_PART: u64 = 2;
 
-/// A sweep makes a step in any case for so many changes that wait to be merged: eight for each of its leaves.
+/// A sweep makes a step in any case for this many changes that wait to be merged: eight for each of its leaves.
 /// So it takes an eighth of the steps that the merge may take.
 const SWEEP_CHANGES: usize = 8 * STEP_LEAVES;
 
-/// But no more steps than hosts have so many bytes to write for each: that is less than they wait for at a
+/// But no more steps than leave hosts this many bytes to write for each: that is less than they wait for at a
 /// time.
 const SWEEP_BYTES: u64 = 64 << 10;
 
@@ -208,7 +208,7 @@ impl Running {
         self.allows_times(1)
     }
 
-    /// Whether it may be written if there were so many times as much already.
+    /// Whether it may be written if there were this many times as much already.
     fn allows_times(&self, times: u64) -> bool {
         let (bytes, entries) = (self.since_freeze, self.active.len() as u64);
         self.meanwhile.is_none_or(|meanwhile| {
@@ -223,7 +223,7 @@ impl Running {
     }
 
     /// Whether a sweep makes another step: those that it makes in any case, and more until something waits
-    /// for the checkpoint; or, if that is no write of hosts, as long as it has time.
+    /// for the checkpoint; or, unless a write of hosts waits, as long as it has time.
     pub(super) fn sweeps_on(&self, steps: &Steps, has_time: bool, tuning: &LogTuning) -> bool {
         let is_waited_for = self.is_checkpoint_due(tuning) || !self.keeps_pace();
         steps.done < steps.least || !is_waited_for || has_time && !self.append.has_data()

@@ -126,8 +126,7 @@ impl Running {
 
     /// The same if the tables had this many entries.
     fn merge_need_for(&self, changes: usize) -> u64 {
-        // With snapshots, what is overwritten goes into one more leaf.
-        let changes = changes as u64 * if self.marks.is_empty() { 1 } else { 2 };
+        let changes = self.leaves_of_changes(changes);
         // What is unmapped of what a restored volume has of its snapshot is noted, and so is what a later
         // snapshot has of that.
         let times = if self.marks.restores().any(|(_, restore)| restore.to > 0) { 3 } else { 1 };
@@ -135,27 +134,35 @@ impl Running {
         let rewritten = leaves.min(changes * LEAF_BYTES_MAX as u64);
         // Map segments that are evacuated are rewritten as well: less than half of each, one segment at a
         // time.
-        let state = self.state_len as u64 + 4 * SLOT_BYTES as u64;
         let evacuated = self.segments.emptied_zone().map_or(0, |zone| self.evacuated_from(zone));
         // The second copy of the state has segments of its own.
-        self.segments_for(rewritten + changes * LEAF_BYTES_ONE as u64 + state)
+        self.segments_for(rewritten + changes * LEAF_BYTES_ONE as u64 + self.state_bytes())
             + 2
             + evacuated
             + self.state_need(changes)
     }
 
-    /// How many segments a copy of the state takes at most if the tables have this many changes.
-    fn state_need(&self, changes: u64) -> u64 {
-        let state = self.state_len as u64 + 4 * SLOT_BYTES as u64;
-        self.segments_for(changes * LEAF_ENTRY_BYTES as u64 + state)
+    /// How many leaves this many entries of the tables change at most. With snapshots, what is overwritten
+    /// goes into one more.
+    fn leaves_of_changes(&self, changes: usize) -> u64 {
+        changes as u64 * if self.marks.is_empty() { 1 } else { 2 }
     }
 
-    /// Whether so many bytes of leaves may be evacuated after a merge: not if they would take segments that
+    /// How many bytes a copy of the state takes at most before more leaves are in it.
+    fn state_bytes(&self) -> u64 {
+        self.state_len as u64 + 4 * SLOT_BYTES as u64
+    }
+
+    /// How many segments a copy of the state takes at most if this many leaves change.
+    fn state_need(&self, leaves: u64) -> u64 {
+        self.segments_for(leaves * LEAF_ENTRY_BYTES as u64 + self.state_bytes())
+    }
+
+    /// Whether leaves of this many bytes may be evacuated after a merge: not if they would take segments that
     /// the copies of the state need.
     pub(super) fn has_room_to_evacuate(&self, bytes: u64) -> bool {
-        let changes = self.frozen.as_ref().map_or(0, Changes::len) as u64;
-        let changes = changes * if self.marks.is_empty() { 1 } else { 2 };
-        self.segments.free.len() as u64 >= self.segments_for(bytes) + 2 * self.state_need(changes)
+        let leaves = self.leaves_of_changes(self.frozen.as_ref().map_or(0, Changes::len));
+        self.segments.free.len() as u64 >= self.segments_for(bytes) + 2 * self.state_need(leaves)
     }
 
     /// How many segments a step of folding deleted snapshots takes at most.
