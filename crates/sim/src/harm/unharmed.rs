@@ -10,7 +10,7 @@ use base::{BlockCount, Lba};
 use initiator::Error;
 use rt::CoreId;
 
-use super::Harms;
+use super::{Harms, Victim};
 use crate::cluster::{Volume, log_in};
 use crate::history::filled;
 use crate::load::hot::attended;
@@ -110,6 +110,20 @@ impl Harms<'_> {
         };
         drop(self.cluster.world.spawn_on(machine, CoreId(0), write));
         done
+    }
+
+    /// Lets hosts use a volume, of which one disk has just failed, through the node with that disk, and then
+    /// through another one. They must notice nothing but a delay.
+    pub(super) fn use_unharmed(&self, volume: &Volume, victim: Victim) {
+        // Nothing waits for a write of this block, so the read is held up by the disk alone.
+        self.read_unharmed(volume, victim.index, self.quiet(volume));
+        self.write_unharmed(volume, victim.other);
+    }
+
+    /// The quiet block of a volume.
+    pub(super) fn quiet(&self, volume: &Volume) -> Range<u64> {
+        let block = volume.layout.quiet(self.plan.block);
+        block..block + 1
     }
 
     /// Lets a host write to a volume through this node, and expects an answer in time.
