@@ -91,7 +91,7 @@ impl Canary {
         ("power loss", Canary::DisksBeside, 85),
         ("black-out", Canary::Node(Mistake::NotStored), 10),
         ("orderly stop", Canary::Rule(Rule::SettleBlind), 47),
-        ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 262),
+        ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 24),
         ("pause", Canary::Rule(Rule::NoLease), 17),
         ("clock stop", Canary::Rule(Rule::Unconfirmed), 69),
         ("clock leap", Canary::Clocks, 110),
