@@ -8,8 +8,9 @@ use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
 use crate::plan::{
-    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LOGS, ROT, ROT_IN_LOGS, SNAPSHOTS, TWO_DISKS,
+    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LOGS, ROT_IN_LOGS, SNAPSHOTS, TWO_DISKS,
 };
+use crate::rot::Rot;
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 40] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 42] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 124),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 28),
@@ -117,7 +118,9 @@ impl Canary {
         ("machine set back", Canary::Node(Mistake::StartUnnumbered), 98),
         ("disk leaves its pool", Canary::Store(Flaw::MoveUnfollowed), 66),
         (LARGE_DISK_BLOCKS, Canary::Store(Flaw::PartUnlocked), 4),
-        (ROT, Canary::Node(Mistake::RotUnseen), 1),
+        (Rot::Decay.name(), Canary::Node(Mistake::RotUnseen), 1),
+        (Rot::LostWrite.name(), Canary::Node(Mistake::RotUnseen), 9),
+        (Rot::MisdirectedWrite.name(), Canary::Node(Mistake::RotUnseen), 25),
         (TWO_DISKS, Canary::SecondDisks, 3),
         (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
         (FULL_POOLS, Canary::Node(Mistake::RefusedForGood), 2),

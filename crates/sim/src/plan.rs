@@ -17,9 +17,6 @@ pub const LARGE_DISK_BLOCKS: &str = "disk blocks larger than the volume's";
 /// Its name for pools with two disks.
 pub const TWO_DISKS: &str = "two disks";
 
-/// Its name for a disk that lies at the end of the run.
-pub const ROT: &str = "rot";
-
 /// Its name for fencing by reservations that all registrants hold.
 pub const ALL_REGISTRANTS: &str = "reservations of all registrants";
 
@@ -39,10 +36,12 @@ pub const SNAPSHOTS: &str = "snapshots";
 pub const LOGS: &str = "logs";
 
 /// The parts of a plan, besides faults, that can be left out ([`Plan::without`]).
-pub const PARTS: [&str; 9] = [
+pub const PARTS: [&str; 11] = [
     LARGE_DISK_BLOCKS,
     TWO_DISKS,
-    ROT,
+    Rot::Decay.name(),
+    Rot::LostWrite.name(),
+    Rot::MisdirectedWrite.name(),
     ALL_REGISTRANTS,
     FULL_POOLS,
     CONVERSIONS,
@@ -233,7 +232,6 @@ impl Plan {
         match part {
             LARGE_DISK_BLOCKS => (plan.disk_block, plan.checksums) = (512, false),
             TWO_DISKS => plan.two_disks = false,
-            ROT => plan.rot = None,
             FULL_POOLS => plan.fills = false,
             CONVERSIONS => plan.converts = false,
             ROT_IN_LOGS => plan.rots = false,
@@ -245,6 +243,7 @@ impl Plan {
             }
             // Each becomes the type that only registrants pass, so that their number stays the same.
             ALL_REGISTRANTS => plan.reservations.iter_mut().for_each(|kind| *kind = registrants_only(*kind)),
+            part if self.lies_by(part) => plan.rot = None,
             _ => {}
         }
         for (harm, _) in plan.harms.iter_mut().filter(|(harm, _)| harm.name == part) {
@@ -258,13 +257,18 @@ impl Plan {
         self.harms.iter().any(|(harm, _)| harm.name == part)
             || part == LARGE_DISK_BLOCKS && self.disk_block > self.block.bytes()
             || part == TWO_DISKS && self.two_disks
-            || part == ROT && self.rot.is_some()
+            || self.lies_by(part)
             || part == FULL_POOLS && self.fills
             || part == CONVERSIONS && self.converts
             || part == ROT_IN_LOGS && self.rots
             || part == SNAPSHOTS && self.snapshots
             || part == LOGS && (self.logs[0] || self.logs[1] && self.beside.is_some())
             || part == ALL_REGISTRANTS && self.fences_by_all_registrants()
+    }
+
+    /// Whether a disk lies in the way of this name at the end of the run.
+    fn lies_by(&self, name: &str) -> bool {
+        self.rot.is_some_and(|rot| rot.name() == name)
     }
 
     /// Whether a host may fence off others by a reservation that all registrants hold.
