@@ -8,7 +8,8 @@ use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
 use crate::plan::{
-    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LOGS, ROT_IN_LOGS, SNAPSHOTS, TWO_DISKS,
+    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LEAPS_TOO_FAR, LOGS, ROT_IN_LOGS, SNAPSHOTS,
+    TWO_DISKS,
 };
 use crate::rot::Rot;
 
@@ -85,7 +86,7 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 42] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 43] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 124),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 28),
@@ -96,6 +97,7 @@ impl Canary {
         ("pause", Canary::Rule(Rule::NoLease), 17),
         ("clock stop", Canary::Rule(Rule::Unconfirmed), 69),
         ("clock leap", Canary::Clocks, 110),
+        (LEAPS_TOO_FAR, Canary::Rule(Rule::Unconfirmed), 108),
         ("cut", Canary::Rule(Rule::NoLease), 11),
         ("isolation", Canary::Rule(Rule::NoLease), 6),
         ("lapse", Canary::Rule(Rule::NoLease), 5),

@@ -37,6 +37,7 @@ use rt::sim::{NodeId, NodeStatus};
 use store::VolumeKind;
 
 pub use self::bad_blocks::BAD;
+pub use self::clock::LEAP;
 pub use self::full_disk::FULL;
 pub use self::growth::GROW;
 pub use self::kinds::{ALL, Harm, NOTHING, Victim};
