@@ -32,6 +32,8 @@ pub enum Canary {
     SecondDisks,
     /// Nodes read a clock that stops while their machine stands still.
     Clocks,
+    /// Hosts use only one path.
+    OnePath,
 }
 
 /// A list of mistakes: those of the world, then those of each family.
@@ -86,7 +88,7 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 43] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 48] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 124),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 28),
@@ -99,11 +101,16 @@ impl Canary {
         ("clock leap", Canary::Clocks, 110),
         (LEAPS_TOO_FAR, Canary::Rule(Rule::Unconfirmed), 108),
         ("cut", Canary::Rule(Rule::NoLease), 11),
+        ("cut one way", Canary::Rule(Rule::NoLease), 27),
         ("isolation", Canary::Rule(Rule::NoLease), 6),
         ("lapse", Canary::Rule(Rule::NoLease), 5),
         ("stutter", Canary::Rule(Rule::NoFloor), 4),
         ("turn", Canary::Rule(Rule::NoFloor), 45),
+        ("cut of a host", Canary::OnePath, 17),
+        ("reset of links", Canary::Rule(Rule::LostWithLink), 14),
+        ("record gone", Canary::Node(Mistake::RecordNeeded), 0),
         ("watch of the record held", Canary::Rule(Rule::NoRevision), 166),
+        ("slow disk", Canary::Node(Mistake::LateAwaited), 12),
         ("full disk", Canary::Node(Mistake::FullIsBroken), 18),
         ("copy taken off", Canary::Rule(Rule::NoOwnDirty), 173),
         ("copy added", Canary::Rule(Rule::NoOwnDirty), 34),
@@ -134,12 +141,9 @@ impl Canary {
 
     /// Faults for which no such mistake is known.
     pub const UNSHOWN: &[&str] = &[
-        "record gone",
+        // Only times that people read depend on it.
         "time of day set",
-        "cut one way",
-        "cut of a host",
-        "reset of links",
-        "slow disk",
+        // A change that was made is seen before anything is done about the lost answer.
         "answers of the record lost",
         // These end other faults.
         "start",
@@ -151,12 +155,12 @@ impl Canary {
 
     /// All mistakes that whole nodes can make.
     pub const ALL: &[Canary] = mistakes! {
-        Disks DisksBeside SecondDisks Clocks;
-        Node(Mistake): AnswerEarly NotDurable ReadOnce PartSpeaks GoOnAfterLoss InstallElsewhere
-            InstallUnexpected InstallUnnamed TakeOlder NotStored LockHere FaultIgnored ReadHere BadLeft
-            FetchOnce MergeFails RestUnasked FullIsBroken RoomUnasked AgeByStep TrustSetBack StartUnnumbered
-            HangUnseen ForkUnled ForkUnwritten ForkFollowsRecord ForkLends GoOnUnheard RotUnseen
-            RefusedForGood SnapshotUnheld SnapshotLate SnapshotLeft;
+        Disks DisksBeside SecondDisks Clocks OnePath;
+        Node(Mistake): AnswerEarly NotDurable ReadOnce LateAwaited RecordNeeded PartSpeaks GoOnAfterLoss
+            InstallElsewhere InstallUnexpected InstallUnnamed TakeOlder NotStored LockHere FaultIgnored
+            ReadHere BadLeft FetchOnce MergeFails RestUnasked FullIsBroken RoomUnasked AgeByStep TrustSetBack
+            StartUnnumbered HangUnseen ForkUnled ForkUnwritten ForkFollowsRecord ForkLends GoOnUnheard
+            RotUnseen RefusedForGood SnapshotUnheld SnapshotLate SnapshotLeft;
         Store(Flaw): PartUnlocked MoveUnheld MoveUncopied MoveUnfollowed RootWithoutFlush FreeBeforeRoot
             TakeWithoutChecksum MoveWithoutLooking MoveLate RecordCached RotReturned RotDropped HoleIgnored
             StateOnce RootOnce ReserveToHosts ConvertOnce ConvertUnheld EqualOnce;
@@ -165,7 +169,7 @@ impl Canary {
             Unconfirmed NoRevision NoWait NoBootWait NoConfirm PromoteEarly NoOwnDirty NoInherit
             NoSyncTimestamp NoMoving NoFloor MarksOutlive AnyRead AskEarly ForgetAsSource JoinerReplays
             GrantBlind OldWriteFresh NoOverdue RepairLate RepairWithoutIntent NoFinished ClearOutside
-            GrownUnseen SettleBlind;
+            GrownUnseen SettleBlind LostWithLink;
     };
 
     /// The mistake of this name.
@@ -181,7 +185,7 @@ impl fmt::Display for Canary {
             Canary::Node(mistake) => write!(f, "{mistake:?}"),
             Canary::Store(flaw) => write!(f, "{flaw:?}"),
             Canary::Target(slip) => write!(f, "{slip:?}"),
-            Canary::Disks | Canary::DisksBeside | Canary::SecondDisks | Canary::Clocks => {
+            Canary::Disks | Canary::DisksBeside | Canary::SecondDisks | Canary::Clocks | Canary::OnePath => {
                 fmt::Debug::fmt(self, f)
             }
         }

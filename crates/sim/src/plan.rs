@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::{BlockSize, Rng};
 use initiator::command::ReservationType;
+use rt::sim::NetProfile;
 
 use crate::harm::{self, Harm};
 use crate::layout::OWNERS_MAX;
@@ -281,6 +282,15 @@ impl Plan {
     /// Whether a disk lies in the way of this name at the end of the run.
     fn lies_by(&self, name: &str) -> bool {
         self.rot.is_some_and(|rot| rot.name() == name)
+    }
+
+    /// The network of the run.
+    pub fn net_profile(&self) -> NetProfile {
+        NetProfile {
+            delay: Duration::from_micros(20)..self.delay,
+            break_one_in: self.break_one_in,
+            ..NetProfile::default()
+        }
     }
 
     /// Whether a host may fence off others by a reservation that all registrants hold.

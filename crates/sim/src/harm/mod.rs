@@ -115,6 +115,10 @@ pub struct Harms<'a> {
     /// Whether nodes' clocks do not count the time for which their machine stood still: a mistake that the
     /// run must detect.
     uncounted: bool,
+    /// Whether hosts use only one path: a mistake that the run must detect.
+    one_path: bool,
+    /// A file system may have no room.
+    is_full: Cell<bool>,
 }
 
 impl<'a> Harms<'a> {
@@ -157,6 +161,8 @@ impl<'a> Harms<'a> {
             guests: RefCell::default(),
             lying: Vec::new(),
             uncounted: false,
+            one_path: false,
+            is_full: Cell::default(),
         }
     }
 
@@ -171,6 +177,7 @@ impl<'a> Harms<'a> {
             Some(Canary::DisksBeside) => self.lying = disks(&pools[1..], 0),
             Some(Canary::SecondDisks) => self.lying = disks(pools, 1),
             Some(Canary::Clocks) => self.uncounted = true,
+            Some(Canary::OnePath) => self.one_path = true,
             _ => {}
         }
         self.make_disks_well();
