@@ -198,6 +198,10 @@ pub struct VolumeEntry {
     /// Whether its blocks are compressed where it is log-structured. The pools follow.
     #[serde(default, skip_serializing_if = "CompressionEntry::is_default")]
     pub compression: CompressionEntry,
+    /// The number of the cluster's last snapshot when somebody last had it converted to thick. It had no
+    /// snapshots then, so whatever a copy has with numbers up to that one is a leftover.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots_above: Option<u32>,
 }
 
 /// A [`Compression`] in the record, and between nodes: its number in a pool's catalogue.
@@ -669,6 +673,7 @@ impl VolumeEntry {
             paused: BTreeMap::new(),
             space: SpaceEntry::default(),
             compression: CompressionEntry::default(),
+            snapshots_above: None,
         }
     }
 }

@@ -430,6 +430,7 @@ fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
         paused: BTreeMap::new(),
         space: (*space).into(),
         compression: (*compression).into(),
+        snapshots_above: None,
     };
     drawn
         .transaction()

@@ -19,7 +19,7 @@ use store::{Compression, MetadataState, Pool, SliceError, SpacePolicy, StoreErro
 use super::super::change::WaitsFor;
 use super::super::doing::Doing;
 use super::super::filling::THRESHOLDS;
-use super::super::snapshots::no_new_snapshot;
+use super::super::snapshots::{last_snapshot, no_new_snapshot};
 use super::super::turns::{NOTHING, Thing};
 use super::super::{Beat, Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
 use super::VolumeStatus;
@@ -192,6 +192,9 @@ impl Control {
                     control.check_snapshots_allow(before.id, &entry.name, kind)?;
                     let mut next = VolumeEntry::clone(entry);
                     next.shape.kind = kind;
+                    if kind == VolumeKind::Thick {
+                        next.snapshots_above = Some(last_snapshot(&reconciler));
+                    }
                     Ok((next, vec![no_new_snapshot(&reconciler)]))
                 })
                 .await?;
@@ -499,6 +502,9 @@ impl Control {
                 }
             }
             before += len;
+        }
+        if converting.to == VolumeKind::Thick {
+            self.delete_snapshots_before_thick(id).await;
         }
         self.switch(id).await?.map_err(|error| awaited(error, converting.to))
     }

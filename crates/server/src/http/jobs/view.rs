@@ -301,6 +301,7 @@ mod tests {
             paused: BTreeMap::new(),
             space: Default::default(),
             compression: Default::default(),
+            snapshots_above: None,
         };
         let sync = CopySync {
             total_bytes: 400,
