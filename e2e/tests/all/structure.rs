@@ -88,12 +88,7 @@ const WORDLESS: &[&str] = &["replica", "link", "cluster", "store", "node"];
 const TEXTS: &[(&str, usize, &str)] = &[
     ("cluster/src/etcd/gateway.rs", 1, "what an HTTP library reports about etcd"),
     ("cluster/src/store.rs", 1, "what an HTTP library reports about etcd"),
-    ("link/src/join/node.rs", 3, "errors of TLS and of the system"),
-    ("link/src/links.rs", 1, "errors of TLS and of the system"),
-    ("link/src/mesh.rs", 1, "errors of TLS and of the system"),
-    ("node/src/control/links.rs", 1, "errors of TLS and of the system"),
-    ("node/src/member/floating/devices.rs", 1, "an error of the system"),
-    ("node/src/control/faults.rs", 4, "errors of etcd, of the system and of a pool, for other nodes"),
+    ("node/src/control/faults.rs", 3, "errors of etcd, of the system and of a pool, for other nodes"),
     ("node/src/control/cluster/failing.rs", 1, "an error that its caller is told, too"),
     ("node/src/control/ended.rs", 1, "an error that its caller is told, too"),
 ];

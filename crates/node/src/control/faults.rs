@@ -66,7 +66,11 @@ pub enum FaultKind {
     /// The node's part of the cluster's record was set back: it has lost changes that it had confirmed.
     RecordSetBack,
     /// An address at which other nodes reach this one is missing.
-    LinkAddressMissing { address: SocketAddr, error: String },
+    LinkAddressMissing {
+        address: SocketAddr,
+        /// The system's error number.
+        errno: i32,
+    },
     /// Another node is up, and this one does not reach it.
     NodeCutOff {
         node: u16,
@@ -223,7 +227,7 @@ impl Control {
         let missing =
             self.reconciler().map(|reconciler| reconciler.links().missing_addresses()).unwrap_or_default();
         let fault =
-            |(address, error): (SocketAddr, String)| FaultKind::LinkAddressMissing { address, error }.into();
+            |(address, errno): (SocketAddr, i32)| FaultKind::LinkAddressMissing { address, errno }.into();
         missing.into_iter().map(fault).collect()
     }
 

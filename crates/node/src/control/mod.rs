@@ -61,7 +61,7 @@ use std::sync::Arc;
 
 pub use ::cluster::Stall;
 use base::Instant;
-pub use link::JoinError;
+pub use link::{JoinError, LinkTrouble};
 use proto::iscsi::target::LoginStatus;
 use rt::sync::Notify;
 use rt::{CoreId, Task};

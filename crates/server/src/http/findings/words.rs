@@ -383,8 +383,11 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "Remove it from the cluster on another node, and let it join again".into(),
             command: format!("ursa node remove {node}"),
         },
-        FaultKind::LinkAddressMissing { address, error } => Words {
-            cause: format!("{who} cannot listen for other nodes at {address} ({error}). Its other addresses work."),
+        FaultKind::LinkAddressMissing { address, errno } => Words {
+            cause: format!(
+                "{who} cannot listen for other nodes at {address} ({}). Its other addresses work.",
+                io::Error::from_raw_os_error(*errno)
+            ),
             action: "Bring up the interface with this address; the node keeps trying".into(),
             command: LINKS.into(),
         },
