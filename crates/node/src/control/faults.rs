@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::etcd::EtcdTrouble;
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 use store::MetadataState;
@@ -39,7 +40,7 @@ pub enum FaultKind {
     /// A later version wrote entries of the cluster's record that this node cannot read.
     RecordEntriesUnreadable { keys: Vec<String> },
     /// etcd, which holds the cluster's record, cannot be used.
-    RecordLost { error: String },
+    RecordLost { trouble: EtcdTrouble },
     /// The node's copy of the cluster's record cannot be written.
     RecordStalled {
         /// What stalls it, by [`super::Stall::code`].
@@ -200,8 +201,8 @@ impl Control {
     }
 
     fn record_lost(&self) -> Option<Fault> {
-        let error = self.reconciler().ok()?.record_trouble()?;
-        Some(FaultKind::RecordLost { error }.into())
+        let trouble = self.reconciler().ok()?.record_trouble()?;
+        Some(FaultKind::RecordLost { trouble }.into())
     }
 
     fn unreadable_entries(&self) -> Option<Fault> {

@@ -60,6 +60,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 pub use ::cluster::Stall;
+pub use ::cluster::etcd::EtcdTrouble;
 use base::Instant;
 pub use link::{JoinError, LinkTrouble};
 use proto::iscsi::target::LoginStatus;

@@ -328,9 +328,9 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "Update Ursa there".into(),
             command: NODES.into(),
         },
-        FaultKind::RecordLost { error } => Words {
+        FaultKind::RecordLost { trouble } => Words {
             cause: format!(
-                "{}: etcd, which holds the cluster's record, cannot be used ({error}). Volumes keep running with the copies that are in sync, but nothing can be changed, a lost node cannot be excluded, and a node that starts cannot serve volumes with copies.",
+                "{}: etcd, which holds the cluster's record, cannot be used ({trouble}). Volumes keep running with the copies that are in sync, but nothing can be changed, a lost node cannot be excluded, and a node that starts cannot serve volumes with copies.",
                 capital(&reports.iter().map(|report| whose(report)).collect::<Vec<_>>().join(", "))
             ),
             action: "Bring etcd back, or correct the `etcd` setting".into(),
