@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use store::MetadataState;
 
 use super::cluster::TRY_EVERY;
+use super::pool_fault::PoolFault;
 use super::status::RecordStatus;
 use super::{Control, FailedDisk, PoolStatus};
 use crate::member::Expelled;
@@ -82,7 +83,7 @@ pub enum FaultKind {
     /// No node holds a floating IP.
     FloatingIpLost { address: IpAddr, holders_up: bool },
     /// A pool is not open.
-    PoolClosed { pool: String, error: String },
+    PoolClosed { pool: String, why: PoolFault },
     /// A metadata write of a pool failed: it accepts no changes.
     PoolReadOnly { pool: String },
     /// A pool holds an earlier state than the one it had.
@@ -259,7 +260,7 @@ fn of_pool(pool: &PoolStatus) -> Vec<Fault> {
     let name = || pool.name.clone();
     let open = match &pool.state {
         Ok(open) => open,
-        Err(error) => return vec![FaultKind::PoolClosed { pool: name(), error: error.to_string() }.into()],
+        Err(why) => return vec![FaultKind::PoolClosed { pool: name(), why: why.into() }.into()],
     };
     let disk = |disk: &FailedDisk| {
         let path = disk.path.display().to_string();

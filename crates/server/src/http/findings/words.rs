@@ -411,8 +411,8 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "See which nodes cannot hold it, and why".into(),
             command: "ursa floating-ip list".into(),
         },
-        FaultKind::PoolClosed { pool, error } => Words {
-            cause: format!("Pool {pool}{on} is unavailable: {error}."),
+        FaultKind::PoolClosed { pool, why } => Words {
+            cause: format!("Pool {pool}{on} is unavailable: {why}."),
             action: "Bring its disks back, then reopen it".into(),
             command: format!("ursa pool reopen {pool}{}", at(node)),
         },
