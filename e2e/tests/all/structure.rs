@@ -87,8 +87,6 @@ const WORDLESS: &[&str] = &["replica", "link", "cluster", "store", "node"];
 /// Files in them with fields that hold a text, how many, and why. Nothing reads such a text but people.
 const TEXTS: &[(&str, usize, &str)] = &[
     ("cluster/src/etcd/trouble.rs", 1, "an error of etcd, whose API defines errors as texts"),
-    ("node/src/control/faults.rs", 1, "an error of the cluster, for other nodes"),
-    ("node/src/control/cluster/failing.rs", 1, "an error that its caller is told, too"),
     ("node/src/control/ended.rs", 1, "an error that its caller is told, too"),
 ];
 

@@ -10,7 +10,7 @@ use replica::NodeId;
 use serde::{Deserialize, Serialize};
 use store::MetadataState;
 
-use super::cluster::TRY_EVERY;
+use super::cluster::{ClusterFault, TRY_EVERY};
 use super::pool_fault::PoolFault;
 use super::status::RecordStatus;
 use super::{Control, FailedDisk, PoolStatus};
@@ -56,7 +56,7 @@ pub enum FaultKind {
     LeftBehind,
     /// The node cannot take part in its cluster.
     ClusterFailed {
-        error: String,
+        why: ClusterFault,
         /// The interval, in seconds, at which the node tries again.
         retry_seconds: u64,
     },
@@ -221,7 +221,7 @@ impl Control {
 
     fn failed_in_cluster(&self) -> Option<Fault> {
         let failure = self.cluster_failure()?;
-        let kind = FaultKind::ClusterFailed { error: failure.why, retry_seconds: TRY_EVERY.as_secs() };
+        let kind = FaultKind::ClusterFailed { why: failure.why, retry_seconds: TRY_EVERY.as_secs() };
         Some(kind.lasting(rt::now().since(failure.since)))
     }
 

@@ -75,7 +75,7 @@ pub use self::addresses::{AddressHere, AddressSpec, AddressStatus};
 pub(crate) use self::beats::Beat;
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work, Zeroed};
-pub use self::cluster::{ClusterFailure, EnterError, Leaving, Member, Place};
+pub use self::cluster::{ClusterFailure, ClusterFault, EnterError, Leaving, Member, Place};
 pub(crate) use self::copies::ServedAs;
 pub use self::copies::{CopyOpening, Placement, Ranking};
 pub use self::doing::Doing;

@@ -362,9 +362,9 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         FaultKind::LeftBehind => of_removed(format!(
             "{who} was left behind: a surviving node was forced into a new cluster, which refuses it. It serves only volumes that have never had a copy on another node."
         )),
-        FaultKind::ClusterFailed { error, retry_seconds } => Words {
+        FaultKind::ClusterFailed { why, retry_seconds } => Words {
             cause: format!(
-                "{who} does not take part in its cluster: {error}. It serves only volumes that have never had a copy on another node; its other copies are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
+                "{who} does not take part in its cluster: {why}. It serves only volumes that have never had a copy on another node; its other copies are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
             ),
             action: "Repair the cause; if it cannot be repaired, `ursa node leave --forget` lets the node leave its cluster for a new one of its own, from which it can join again".into(),
             command: LOG.into(),
