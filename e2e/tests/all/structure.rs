@@ -85,10 +85,8 @@ const CODES: &[&str] =
 /// Crates that keep no sentences and send none.
 const WORDLESS: &[&str] = &["replica", "link", "cluster", "store", "node"];
 /// Files in them with fields that hold a text, how many, and why. Nothing reads such a text but people.
-const TEXTS: &[(&str, usize, &str)] = &[
-    ("cluster/src/etcd/trouble.rs", 1, "an error of etcd, whose API defines errors as texts"),
-    ("node/src/control/ended.rs", 1, "an error that its caller is told, too"),
-];
+const TEXTS: &[(&str, usize, &str)] =
+    &[("cluster/src/etcd/trouble.rs", 1, "an error of etcd, whose API defines errors as texts")];
 
 /// Code that bypasses `rt` to reach the system, and so could not be simulated.
 const SYSTEM: &[&str] = &[

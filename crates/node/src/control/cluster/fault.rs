@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::EnterError;
 use crate::control::ControlError;
+use crate::record::RecordError;
 
 /// Why a node does not take part in its cluster. Nodes report it to each other as JSON.
 ///
@@ -81,6 +82,8 @@ pub enum ClusterFault {
         "the node's own record cannot be written: check the disk and the free space of its data directory"
     )]
     OwnRecord,
+    #[error("the node's own record is full: delete unused targets or host groups")]
+    OwnRecordFull,
     #[error("the node's log says why")]
     Other,
 }
@@ -101,7 +104,7 @@ impl ClusterFault {
             F::RecordSilent => "record_silent",
             F::DirectoryGone { .. } => "directory_gone",
             F::Listen { .. } => "links",
-            F::OwnRecord => "own_record",
+            F::OwnRecord | F::OwnRecordFull => "own_record",
             F::Starting
             | F::Moving
             | F::FormerCluster
@@ -125,6 +128,7 @@ impl From<&ControlError> for ClusterFault {
     fn from(error: &ControlError) -> ClusterFault {
         match error {
             ControlError::Enter(error) => ClusterFault::from(&**error),
+            ControlError::Record(RecordError::Full(_)) => ClusterFault::OwnRecordFull,
             ControlError::Record(_) => ClusterFault::OwnRecord,
             ControlError::Busy { .. } | ControlError::Unfinished(_) => ClusterFault::Slow,
             ControlError::ClusterFailed(fault) => fault.clone(),
