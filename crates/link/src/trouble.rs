@@ -1,5 +1,5 @@
-//! Why two nodes have no link, as codes and facts, which nodes may send each other. The words stand here, too,
-//! for whoever shows them. What a library says beyond that is only in the log of the node.
+//! Why two nodes have no link: codes and facts that nodes may send each other, and their words for whoever
+//! shows them. What a library says beyond that is only in the log of the node.
 
 use std::io::Error;
 

@@ -84,7 +84,8 @@ const CODES: &[&str] =
     &["reason", "why", "cause", "problem", "trouble", "message", "detail", "hint", "error"];
 /// Crates that keep no sentences and send none.
 const WORDLESS: &[&str] = &["replica", "link", "cluster", "store", "node"];
-/// Files in them with fields that hold a text, how many, and why. Nothing reads such a text but people.
+/// Files in them with fields that hold a text, how many, and why it is data. Nothing reads such a text but
+/// people.
 const TEXTS: &[(&str, usize, &str)] =
     &[("cluster/src/etcd/trouble.rs", 1, "an error of etcd, whose API defines errors as texts")];
 

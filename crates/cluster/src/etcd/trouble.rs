@@ -1,5 +1,5 @@
-//! Why etcd cannot be used, as codes and facts, which nodes may send each other. The words stand here, too, for
-//! whoever shows them.
+//! Why etcd cannot be used: codes and facts that nodes may send each other, and their words for whoever shows
+//! them. What the HTTP library says beyond that is only logged.
 
 use std::io;
 

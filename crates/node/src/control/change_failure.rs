@@ -1,5 +1,4 @@
-//! Why a change failed, as a code and facts, for the list of ended jobs. What these do not say, the node's log
-//! does.
+//! Why a change failed, as a code and facts, for the list of ended jobs. The node's log has the rest.
 
 use super::{ClusterFault, ControlError, PoolFault};
 use crate::copies::Refused;

@@ -1,5 +1,5 @@
-//! Why a node does not take part in its cluster, as codes and facts, which nodes send each other. The words
-//! stand here, too, for whoever shows them. What a library says beyond that is only in the log of the node.
+//! Why a node does not take part in its cluster: codes and facts that nodes send each other, and their words
+//! for whoever shows them. What a library says beyond that is only in the log of the node.
 
 use std::io::Error;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ pub enum ClusterFault {
     InEtcd,
     #[error("{0}")]
     EtcdSettings(AccessError),
-    #[error("{} for etcd cannot be used: check that it is there and holds what it should", path.display())]
+    #[error("{} for etcd cannot be used: check that it exists and is valid", path.display())]
     EtcdFile { path: PathBuf },
     #[error("etcd cannot hold the cluster's record: {0}")]
     Etcd(EtcdTrouble),
