@@ -4,7 +4,7 @@ use std::io::Error;
 use std::path::PathBuf;
 
 use base::ByteLen;
-use rt::{DiskError, OpenError};
+use rt::OpenError;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 
@@ -27,8 +27,6 @@ pub enum PoolFault {
     NoDirect { path: PathBuf },
     #[error("{} failed: {}", path.display(), Error::from_raw_os_error(*errno))]
     DiskFailed { path: PathBuf, errno: i32 },
-    #[error("{} failed", path.display())]
-    DiskUnusable { path: PathBuf },
     #[error("{} of its {disks} disks are missing (number {})", missing.len(), list(missing))]
     DisksMissing {
         /// How many disks the pool has.
@@ -73,10 +71,9 @@ impl From<&StoreError> for PoolFault {
     fn from(error: &StoreError) -> PoolFault {
         match error {
             StoreError::Open(error) => of_opening(error),
-            StoreError::Disk { path, source: DiskError::Media(error) } => {
-                PoolFault::DiskFailed { path: path.clone(), errno: rt::errno(error) }
+            StoreError::Disk { path, source } => {
+                PoolFault::DiskFailed { path: path.clone(), errno: source.errno() }
             }
-            StoreError::Disk { path, .. } => PoolFault::DiskUnusable { path: path.clone() },
             StoreError::DisksMissing { count, missing, .. } => PoolFault::DisksMissing {
                 disks: *count,
                 missing: missing.iter().map(|disk| disk.index).collect(),

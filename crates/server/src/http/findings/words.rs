@@ -494,7 +494,8 @@ fn of_record_fault(who: &str, fault: &RecordFault) -> Words {
     let path = path.display();
     let damage = match damage {
         RecordDamage::Content => format!("copy {slot} of its own record {path} is damaged"),
-        RecordDamage::Unreadable(error) => {
+        RecordDamage::Unreadable { errno } => {
+            let error = io::Error::from_raw_os_error(*errno);
             format!("copy {slot} of its own record {path} cannot be read ({error})")
         }
     };
