@@ -84,19 +84,10 @@ const CODES: &[&str] =
     &["reason", "why", "cause", "problem", "trouble", "message", "detail", "hint", "error"];
 /// Crates that keep no sentences and send none.
 const WORDLESS: &[&str] = &["replica", "link", "cluster", "store", "node"];
-/// Files in them with fields that hold a text, how many, and why. Nothing reads such a text but people.
-const TEXTS: &[(&str, usize, &str)] = &[
-    ("cluster/src/etcd/gateway.rs", 1, "what an HTTP library reports about etcd"),
-    ("cluster/src/store.rs", 1, "what an HTTP library reports about etcd"),
-    ("link/src/join/node.rs", 3, "errors of TLS and of the system"),
-    ("link/src/links.rs", 1, "errors of TLS and of the system"),
-    ("link/src/mesh.rs", 1, "errors of TLS and of the system"),
-    ("node/src/control/links.rs", 1, "errors of TLS and of the system"),
-    ("node/src/member/floating/devices.rs", 1, "an error of the system"),
-    ("node/src/control/faults.rs", 4, "errors of etcd, of the system and of a pool, for other nodes"),
-    ("node/src/control/cluster/failing.rs", 1, "an error that its caller is told, too"),
-    ("node/src/control/ended.rs", 1, "an error that its caller is told, too"),
-];
+/// Files in them with fields that hold a text, how many, and why it is data. Nothing reads such a text but
+/// people.
+const TEXTS: &[(&str, usize, &str)] =
+    &[("cluster/src/etcd/trouble.rs", 1, "an error of etcd, whose API defines errors as texts")];
 
 /// Code that bypasses `rt` to reach the system, and so could not be simulated.
 const SYSTEM: &[&str] = &[

@@ -32,7 +32,7 @@ use super::tidying::TIDY_EVERY;
 use super::volumes::{
     SpaceChange, check_compressible, check_space, has_empty_slices, show_capacity, whole_blocks,
 };
-use super::{Control, ControlError, Result};
+use super::{ClusterFault, Control, ControlError, Result};
 use crate::Paths;
 use crate::attach::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::attach::port_numbers::NodeNumber;
@@ -64,7 +64,7 @@ impl Control {
     /// Why the node does not take part in its cluster.
     pub(super) fn why_no_part(&self) -> ControlError {
         let why = self.cluster_failure().map(|failure| failure.why);
-        ControlError::ClusterFailed(why.unwrap_or_else(|| "it is about to begin there".into()))
+        ControlError::ClusterFailed(why.unwrap_or(ClusterFault::Starting))
     }
 
     /// What the open pools hold of a volume: at most one copy, unless a pool that had been forgotten came

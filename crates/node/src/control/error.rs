@@ -10,7 +10,7 @@ use rt::DiskError;
 use store::{SliceError, StoreError};
 
 use super::change::{ChangeStatus, Work};
-use super::cluster::EnterError;
+use super::cluster::{ClusterFault, EnterError};
 use super::members::JoinRefusal;
 use super::pools::NotOpen;
 use super::scrubbing::Unscrubbable;
@@ -110,7 +110,7 @@ pub enum ControlError {
     #[error(transparent)]
     Enter(Box<EnterError>),
     #[error("this node cannot take part in its cluster now: {0}")]
-    ClusterFailed(String),
+    ClusterFailed(ClusterFault),
     #[error("this node is an active member of its cluster")]
     TakesPart(u16),
     #[error("this node is alone in its cluster: there is no other node that it could leave")]

@@ -44,6 +44,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
+use cluster::etcd::EtcdTrouble;
 use cluster::{Everything, Outcome, Store, Transaction, Watch};
 use link::{ClusterId, Link, Links};
 use replica::{Config, Incarnation, Membership, MembershipPolicy, NodeId, Revision, Slot};
@@ -334,7 +335,7 @@ impl Reconciler {
     }
 
     /// Why etcd cannot be used now, if the record is in etcd.
-    pub fn record_trouble(&self) -> Option<String> {
+    pub fn record_trouble(&self) -> Option<EtcdTrouble> {
         self.with_engine(|engine| match engine {
             Engine::Etcd(etcd) => etcd.status().trouble,
             _ => None,

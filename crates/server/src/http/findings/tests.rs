@@ -1,6 +1,6 @@
 //! Which findings follow from which facts, and their texts.
 
-use ::node::control::{Doing, FaultKind, UnreadBlock, WaitsFor, Work};
+use ::node::control::{Doing, EtcdTrouble, FaultKind, UnreadBlock, WaitsFor, Work};
 use ::node::{RecordDamage, RecordFault, RecordMissing};
 use FindingCode as Code;
 use Severity::{Critical, Info, Warning};
@@ -83,7 +83,7 @@ fn missing(node: u16) -> Missing {
 }
 
 fn etcd_lost(node: u16) -> Report {
-    report(node, FaultKind::RecordLost { error: "connection refused".into() })
+    report(node, FaultKind::RecordLost { trouble: EtcdTrouble::Silent })
 }
 
 fn disk_failed() -> FaultKind {

@@ -328,9 +328,9 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "Update Ursa there".into(),
             command: NODES.into(),
         },
-        FaultKind::RecordLost { error } => Words {
+        FaultKind::RecordLost { trouble } => Words {
             cause: format!(
-                "{}: etcd, which holds the cluster's record, cannot be used ({error}). Volumes keep running with the copies that are in sync, but nothing can be changed, a lost node cannot be excluded, and a node that starts cannot serve volumes with copies.",
+                "{}: etcd, which holds the cluster's record, cannot be used ({trouble}). Volumes keep running with the copies that are in sync, but nothing can be changed, a lost node cannot be excluded, and a node that starts cannot serve volumes with copies.",
                 capital(&reports.iter().map(|report| whose(report)).collect::<Vec<_>>().join(", "))
             ),
             action: "Bring etcd back, or correct the `etcd` setting".into(),
@@ -362,9 +362,9 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         FaultKind::LeftBehind => of_removed(format!(
             "{who} was left behind: a surviving node was forced into a new cluster, which refuses it. It serves only volumes that have never had a copy on another node."
         )),
-        FaultKind::ClusterFailed { error, retry_seconds } => Words {
+        FaultKind::ClusterFailed { why, retry_seconds } => Words {
             cause: format!(
-                "{who} does not take part in its cluster: {error}. It serves only volumes that have never had a copy on another node; its other copies are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
+                "{who} does not take part in its cluster: {why}. It serves only volumes that have never had a copy on another node; its other copies are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
             ),
             action: "Repair the cause; if it cannot be repaired, `ursa node leave --forget` lets the node leave its cluster for a new one of its own, from which it can join again".into(),
             command: LOG.into(),
@@ -383,8 +383,11 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "Remove it from the cluster on another node, and let it join again".into(),
             command: format!("ursa node remove {node}"),
         },
-        FaultKind::LinkAddressMissing { address, error } => Words {
-            cause: format!("{who} cannot listen for other nodes at {address} ({error}). Its other addresses work."),
+        FaultKind::LinkAddressMissing { address, errno } => Words {
+            cause: format!(
+                "{who} cannot listen for other nodes at {address} ({}). Its other addresses work.",
+                io::Error::from_raw_os_error(*errno)
+            ),
             action: "Bring up the interface with this address; the node keeps trying".into(),
             command: LINKS.into(),
         },
@@ -408,8 +411,8 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "See which nodes cannot hold it, and why".into(),
             command: "ursa floating-ip list".into(),
         },
-        FaultKind::PoolClosed { pool, error } => Words {
-            cause: format!("Pool {pool}{on} is unavailable: {error}."),
+        FaultKind::PoolClosed { pool, why } => Words {
+            cause: format!("Pool {pool}{on} is unavailable: {why}."),
             action: "Bring its disks back, then reopen it".into(),
             command: format!("ursa pool reopen {pool}{}", at(node)),
         },
@@ -491,7 +494,8 @@ fn of_record_fault(who: &str, fault: &RecordFault) -> Words {
     let path = path.display();
     let damage = match damage {
         RecordDamage::Content => format!("copy {slot} of its own record {path} is damaged"),
-        RecordDamage::Unreadable(error) => {
+        RecordDamage::Unreadable { errno } => {
+            let error = io::Error::from_raw_os_error(*errno);
             format!("copy {slot} of its own record {path} cannot be read ({error})")
         }
     };

@@ -111,7 +111,7 @@ impl Holding {
                 listening => listening,
             };
             let listener =
-                listener.map_err(|error| DeviceTrouble::Listen { address, error: error.to_string() })?;
+                listener.map_err(|error| DeviceTrouble::Listen { address, errno: rt::errno(&error) })?;
             self.listeners.push(rt::spawn(portal::serve(listener, Rc::default())));
         }
         Ok(())
