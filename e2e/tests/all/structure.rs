@@ -180,6 +180,16 @@ fn arrows_between_the_rooms_of_node_point_down() {
 }
 
 #[test]
+fn operations_on_blocks_know_no_protocol() {
+    let path = root().join("crates/proto/src/block.rs");
+    let source = fs::read_to_string(&path).expect("the source can be read");
+    for line in production_lines(&source) {
+        let uses_another = ["crate::", "super::"].iter().any(|path| line.contains(path));
+        assert!(!uses_another, "every protocol uses these operations, they use none: {line}");
+    }
+}
+
+#[test]
 fn rooms_below_control_are_given_what_they_use() {
     let sources = sources();
     for (room, most) in CURRENT {

@@ -12,14 +12,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Chain, LbaRange, SendBatch};
+use proto::block::{BlockDone, BlockError, BlockOp};
 use proto::iscsi::target::{
     CloseReason, Command, CommandId, ConnectionId, Event, Session, SessionConfig, SessionKind, TargetRecord,
     TaskResponse,
 };
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{
-    AccessState, BlockDone, BlockError, BlockOp, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig,
-    LuState, Lun, NexusId, Outcome, PortGroup, RelativePort, Request, Status, Step, TargetPort, absent,
+    AccessState, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig, LuState, Lun, NexusId, Outcome,
+    PortGroup, RelativePort, Request, Status, Step, TargetPort, absent,
 };
 use rt::sim::{NodeId, World};
 use rt::sync::Notify;

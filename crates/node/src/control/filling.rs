@@ -2,7 +2,8 @@
 //! hosts are warned before.
 
 use base::ByteLen;
-use proto::scsi::{BlockError, Space, Thresholds, UnitAttention};
+use proto::block::{BlockError, Space};
+use proto::scsi::{Thresholds, UnitAttention};
 use rt::CoreId;
 use store::{CAPACITY_MAX, LogSpace, Pool, Usage, VolumeKind};
 

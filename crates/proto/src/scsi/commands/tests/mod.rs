@@ -13,11 +13,12 @@ use std::sync::Arc;
 use base::{BlockCount, BlockSize, Chain, Lba, LbaRange};
 
 use super::pending::Pending;
+use crate::block::BlockOp;
 use crate::scsi::limits::AtomicWrites;
 use crate::scsi::sense::Specific;
 use crate::scsi::{
-    BlockOp, Cdb, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome,
-    RelativePort, Request, Sense, SenseKey, Status, Step,
+    Cdb, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, RelativePort,
+    Request, Sense, SenseKey, Status, Step,
 };
 
 /// 1,024 blocks, and the capabilities of a thin volume.
