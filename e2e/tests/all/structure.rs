@@ -98,6 +98,19 @@ const TEXTS: &[(&str, usize, &str)] = &[
     ("node/src/control/ended.rs", 1, "an error that its caller is told, too"),
 ];
 
+/// The names of the kinds of volumes.
+const KINDS: &[&str] = &["VolumeKind::Thick", "VolumeKind::Ram", "VolumeKind::Log"];
+/// Crates that may use these: those that define the kinds with their properties, and those that test others.
+/// The rest asks for properties.
+const NAMES_KINDS: &[&str] = &["store", "api", "sim", "fuzzing", "e2e"];
+/// Files elsewhere with lines that name a kind, how many, and why.
+const NAMED_KINDS: &[(&str, usize, &str)] = &[
+    ("node/src/copies/entry.rs", 1, "an example for tests"),
+    ("server/src/serve/first_volume.rs", 1, "the kind that an option of `ursa serve` names"),
+    ("tools/src/drill/arguments.rs", 3, "the kind that an option or a scenario names"),
+    ("terms/src/samples.rs", 1, "a sample for tests"),
+];
+
 /// Code that bypasses `rt` to reach the system, and so could not be simulated.
 const SYSTEM: &[&str] = &[
     "Instant::now",
@@ -250,6 +263,21 @@ fn no_sentence_is_kept_as_data() {
         ["reason: Reason,", "let why: String = it;", "fn note(why: String) {", "error: String::new(),"]
     {
         assert!(!CODES.iter().any(|name| declares_text(line, name)), "{line}");
+    }
+}
+
+#[test]
+fn only_their_crate_tells_kinds_of_volumes_apart() {
+    for (path, source) in sources().iter().filter(|(path, _)| !is_test(path)) {
+        let is_production = path.components().any(|part| part.as_os_str() == "src");
+        if !is_production || NAMES_KINDS.contains(&crate_of(path)) {
+            continue;
+        }
+        let names = |line: &&str| KINDS.iter().any(|kind| line.contains(kind));
+        let found: Vec<&str> = production_lines(source).filter(names).collect();
+        let known =
+            NAMED_KINDS.iter().find(|(file, ..)| path.ends_with(file)).map_or(0, |(_, count, _)| *count);
+        assert_eq!(found.len(), known, "{}: ask for a property of the kind: {found:#?}", path.display());
     }
 }
 
