@@ -57,7 +57,7 @@ impl Unit {
         let mut unit = LogicalUnit::new(config, LuState::default());
         for number in 0..NEXUSES {
             let name = ItNexus {
-                initiator: InitiatorPort {
+                initiator: InitiatorPort::Iscsi {
                     name: Arc::from(format!("iqn.2026-11.fuzz:i{number}")),
                     isid: [number as u8; 6],
                 },

@@ -254,7 +254,8 @@ impl Shared {
         let login_group = self.login_groups.borrow()[controller];
         let name = Rc::new(RefCell::new(None));
         let login = log_in(&stream, None, login_group, async |request| {
-            let initiator = InitiatorPort { name: Arc::from(request.initiator.as_str()), isid: request.isid };
+            let initiator =
+                InitiatorPort::Iscsi { name: Arc::from(request.initiator.as_str()), isid: request.isid };
             let nexus = ItNexus { initiator, port: RelativePort(group) };
             if request.kind == SessionKind::Normal && !self.forgets_to_reinstate.get() {
                 self.end_sessions(&nexus).await;

@@ -71,7 +71,7 @@ pub(super) fn nexus(id: NexusId) -> ItNexus {
         _ => ("iqn.a", 2),
     };
     ItNexus {
-        initiator: InitiatorPort { name: Arc::from(name), isid: [0, 2, 0x3d, 0, 0, 1] },
+        initiator: InitiatorPort::Iscsi { name: Arc::from(name), isid: [0, 2, 0x3d, 0, 0, 1] },
         port: RelativePort(port),
     }
 }

@@ -295,7 +295,7 @@ fn results_belong_to_a_nexus() {
     let mut unit = unit(BlockSize::B512);
     let Step::Copy(pending, _) = copy(&mut unit, &list(1, 0, &[TARGET], &[segment(0)])) else { panic!() };
     unit.finish_copy(pending, Ok(()));
-    let initiator = InitiatorPort { name: Arc::from("iqn.2026-01.com.example:other"), isid: [0; 6] };
+    let initiator = InitiatorPort::Iscsi { name: Arc::from("iqn.2026-01.com.example:other"), isid: [0; 6] };
     unit.attach_nexus(NexusId(2), ItNexus { initiator, port: RelativePort(1) }, false);
     let mut ask = |nexus| {
         let cdb = Cdb(cdb(0x84, &[(2, &[1]), (12, &[2, 0])]));

@@ -48,7 +48,7 @@ fn config(block_size: BlockSize) -> LuConfig {
 /// A unit whose first unit attention has been reported.
 fn unit_of(config: LuConfig) -> LogicalUnit {
     let mut unit = LogicalUnit::new(config, LuState::default());
-    let initiator = InitiatorPort { name: Arc::from("iqn.2026-01.com.example:host"), isid: [0; 6] };
+    let initiator = InitiatorPort::Iscsi { name: Arc::from("iqn.2026-01.com.example:host"), isid: [0; 6] };
     unit.attach_nexus(NexusId(1), ItNexus { initiator, port: RelativePort(1) }, false);
     assert!(matches!(start(&mut unit, &[0; 6], &[]), Step::Done(_)));
     unit
