@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Chain, LbaRange, SendBatch};
 use proto::block::{BlockDone, BlockError, BlockOp};
-use proto::iscsi::target::{
+use proto::iscsi::target_role::{
     CloseReason, Command, CommandId, ConnectionId, Event, Session, SessionConfig, SessionKind, TargetRecord,
     TaskResponse,
 };

@@ -62,7 +62,7 @@ use std::sync::Arc;
 pub use ::cluster::Stall;
 use base::Instant;
 pub use link::JoinError;
-use proto::iscsi::target::LoginStatus;
+use proto::iscsi::target_role::LoginStatus;
 use rt::sync::Notify;
 use rt::{CoreId, Task};
 use store::{Host, LogMemory, LogTuning, Pool, PoolId, RamBudget, StoreError};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::SendBatch;
 use proto::iscsi::chap::challenge;
-use proto::iscsi::target::{
+use proto::iscsi::target_role::{
     Authorization, Chap, CloseReason, Credentials, Login, LoginEvent, LoginOutcome, LoginRequest, LoginStatus,
 };
 use proto::scsi::{InitiatorPort, ItNexus, NexusId, RelativePort};

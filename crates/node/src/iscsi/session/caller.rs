@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::Instant;
 use proto::block::BlockError;
-use proto::iscsi::target::CommandId;
+use proto::iscsi::target_role::CommandId;
 use proto::scsi::Outcome;
 
 use super::budget::Admitted;

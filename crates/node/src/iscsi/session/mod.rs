@@ -1,8 +1,8 @@
 //! iSCSI sessions: bytes to commands, commands to units, responses to bytes.
 //!
-//! A session and all its connections live on one core. Its brain, [`proto::iscsi::target::Session`], makes
-//! the decisions of the protocol; this module moves bytes and runs commands. A command that need not wait
-//! (all of a RAM volume's) ends in the turn in which it arrived, so the responses to everything in one
+//! A session and all its connections live on one core. Its brain, [`proto::iscsi::target_role::Session`],
+//! makes the decisions of the protocol; this module moves bytes and runs commands. A command that need not
+//! wait (all of a RAM volume's) ends in the turn in which it arrived, so the responses to everything in one
 //! receive leave in one send.
 
 mod budget;
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use base::Instant;
-use proto::iscsi::target::{
+use proto::iscsi::target_role::{
     self as iscsi, CloseReason, Command, CommandId, ConnectionId, Event, TargetRecord, TaskCensus,
 };
 use proto::scsi::limits::TRANSFER_BYTES_MAX;
