@@ -409,7 +409,7 @@ fn table(volumes: &[Volume]) -> String {
     if !volumes.iter().any(|volume| volume.compression.is_some()) {
         table.omit("RATIO");
     }
-    if !volumes.iter().any(|volume| volume.kind == VolumeKind::Thick && volume.checksums == Some(true)) {
+    if !volumes.iter().any(|volume| !volume.kind.has_checksums() && volume.checksums == Some(true)) {
         table.omit("CHECKSUMS");
     }
     if volumes.iter().all(|volume| volume.copies.is_empty()) {
@@ -422,7 +422,7 @@ fn table(volumes: &[Volume]) -> String {
 
 /// What a volume uses, and of a log volume what is reserved for it.
 fn used(volume: &Volume) -> String {
-    match volume.kind == VolumeKind::Log && volume.reserved > 0 {
+    match volume.kind.is_thin() && volume.reserved > 0 {
         true => format!("{} ({} reserved)", size(volume.used), size(volume.reserved)),
         false => size(volume.used),
     }

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::iscsi::target::CloseReason;
+use proto::iscsi::target_role::CloseReason;
 use rt::CoreId;
 use rt::sync::Sender;
 

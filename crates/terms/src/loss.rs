@@ -49,7 +49,7 @@ pub fn outcome(
     let others = volume.copies.iter().filter(|other| other.node != node).filter(serves).count();
     Some(match (copy.state, others) {
         (CopyState::OutOfSync, _) => (Nothing, "no effect (its copy is out of sync)"),
-        (CopyState::InSync, 0) if volume.kind == VolumeKind::Ram => {
+        (CopyState::InSync, 0) if !volume.kind.is_durable() => {
             (DataLost, "DATA LOST (the only copy in sync is in memory)")
         }
         (CopyState::InSync, 0) => (Unavailable, "unavailable until the node returns (only copy in sync)"),
@@ -77,11 +77,11 @@ const CONTINUES: &str = "still available, after a pause of about a second";
 
 /// What a single copy on `node` (as in "node 1 (san1)") means for the volume.
 pub fn single_copy(kind: VolumeKind, node: &str) -> String {
-    match kind {
-        VolumeKind::Thick | VolumeKind::Log => format!(
+    match kind.is_durable() {
+        true => format!(
             "a single copy: the volume is unavailable while {node} is down, and ITS DATA IS LOST if the pool there is lost"
         ),
-        VolumeKind::Ram => {
+        false => {
             format!("a single copy, in memory: ITS DATA IS LOST whenever {node} restarts")
         }
     }

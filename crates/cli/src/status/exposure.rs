@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use api::VolumeKind;
 use terms::loss::{Cluster, outcome};
 
 use super::Observed;
@@ -35,8 +34,7 @@ pub(super) fn lines(observed: &Observed) -> Vec<String> {
     // would be lost come first.
     let mut unlisted: BTreeMap<bool, Vec<&str>> = BTreeMap::new();
     for volume in observed.volumes.iter().filter(|volume| volume.copies.is_empty()) {
-        let outlives_node = volume.kind != VolumeKind::Ram;
-        unlisted.entry(outlives_node).or_default().push(&volume.name);
+        unlisted.entry(volume.kind.is_durable()).or_default().push(&volume.name);
     }
     for (outlives_node, volumes) in unlisted {
         let outcome = match outlives_node {

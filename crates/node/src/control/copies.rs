@@ -16,7 +16,7 @@ use std::time::Duration;
 use base::ByteLen;
 use cluster::Transaction;
 use replica::NodeId;
-use store::{Compression, Pool, PoolId, SpacePolicy, VolumeInfo, VolumeKind};
+use store::{Compression, Pool, PoolId, SpacePolicy, VolumeInfo};
 
 pub(crate) use self::adoption::ServedAs;
 pub(super) use self::adoption::forget_sole;
@@ -223,7 +223,7 @@ impl Control {
     ) -> Result<()> {
         let reconciler = self.recording(info)?;
         self.change_entry(&reconciler, info.id, None, |entry| {
-            check_compressible(entry.shape.kind == VolumeKind::Log)?;
+            check_compressible(entry.shape.kind.is_compressible())?;
             Ok((VolumeEntry { compression: compression.into(), ..entry.clone() }, Vec::new()))
         })
         .await?;

@@ -65,7 +65,7 @@ pub use ::cluster::Stall;
 pub use ::cluster::etcd::EtcdTrouble;
 use base::Instant;
 pub use link::{JoinError, LinkTrouble};
-use proto::iscsi::target::LoginStatus;
+use proto::iscsi::target_role::LoginStatus;
 use rt::sync::Notify;
 use rt::{CoreId, Task};
 use store::{Host, LogMemory, LogTuning, Pool, PoolId, RamBudget, StoreError};

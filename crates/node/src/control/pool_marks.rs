@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use base::Instant;
 use cluster::Outcome;
-use store::{Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
+use store::{Pool, PoolId, PoolMark, VolumeId, VolumeInfo};
 
 use super::volumes::is_current;
 use super::{Beat, Control, ControlError, Fault, FaultKind, PoolStatus, Result};
@@ -181,7 +181,7 @@ impl Control {
         let mut found = self.copies_of(id);
         found.retain(|(_, info)| is_current(reconciler, info));
         let is_unvouched =
-            |(pool, info): &(Pool, VolumeInfo)| info.kind != VolumeKind::Ram && !pool.is_vouched_for();
+            |(pool, info): &(Pool, VolumeInfo)| info.kind.is_durable() && !pool.is_vouched_for();
         let waits = !reconciler.has_fork(id) && found.iter().any(is_unvouched);
         if self.current_of(found).is_some_and(|(pool, _)| self.is_closing(&pool)) {
             return false;
@@ -323,7 +323,7 @@ async fn writes_taken() -> u64 {
 }
 
 fn has_copies(pool: &Pool) -> bool {
-    pool.volumes().iter().any(|info| info.kind != VolumeKind::Ram)
+    pool.volumes().iter().any(|info| info.kind.is_durable())
 }
 
 fn disks_of(pool: &Pool) -> String {

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Buf, ByteLen, ByteOffset, Chain, Instant, Lba, LbaRange};
-use proto::scsi::{BlockDone, BlockError, BlockOp};
+use proto::block::{BlockDone, BlockError, BlockOp};
 use rt::{CoreId, Durability};
 pub use store::VolumeId;
 use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe, WhenFull};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::BlockSize;
 use cluster::Transaction;
 use replica::{NodeId, Slot};
-use store::{Compression, STRIPE_UNIT, SpacePolicy, VolumeKind};
+use store::{Compression, STRIPE_UNIT, SpacePolicy};
 
 use super::super::access::MapSpec;
 use super::super::change::{Changing, WaitsFor};
@@ -105,9 +105,9 @@ impl Control {
             created: new.created,
         };
         // Only a log volume is created with it. Another one is compressed when it becomes a log volume.
-        let compression = match new.kind {
-            VolumeKind::Log => new.compression,
-            VolumeKind::Thick | VolumeKind::Ram => Compression::default(),
+        let compression = match new.kind.is_compressible() {
+            true => new.compression,
+            false => Compression::default(),
         };
         // The pools of other nodes may have other extents.
         let pool = new.pool.as_ref().map_or_else(|| self.only_pool(), |pool| self.pool_named(pool));

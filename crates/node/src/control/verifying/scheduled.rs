@@ -350,7 +350,7 @@ fn is_taken(reconciler: &Reconciler) -> bool {
 /// A single copy is verified only if each of its blocks has a checksum.
 fn is_fit(reconciler: &Reconciler, entry: &VolumeEntry, kind: VolumeKind) -> bool {
     let in_sync = |copy: &CopyEntry| copy.standing == StandingEntry::InSync && copy.leaves.is_none();
-    (entry.copies.len() > 1 || kind == VolumeKind::Log)
+    (entry.copies.len() > 1 || kind.has_checksums())
         && entry.copies.iter().all(in_sync)
         && entry.copy_on(reconciler.me()).is_some()
         && reconciler.fork_of(entry).is_none()

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
-use proto::iscsi::target::CloseReason;
+use proto::iscsi::target_role::CloseReason;
 use rt::Listener;
 
 use super::super::decision::{Device, Holder, Seen};
