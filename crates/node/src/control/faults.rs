@@ -40,7 +40,7 @@ pub enum FaultKind {
     RecordEntriesUnreadable { keys: Vec<String> },
     /// etcd, which holds the cluster's record, cannot be used.
     RecordLost { error: String },
-    /// The node's copy of the cluster's record cannot be written.
+    /// The node's copy of the cluster's record accepts no changes.
     RecordStalled {
         /// What stalls it, by [`super::Stall::code`].
         stall: u8,
