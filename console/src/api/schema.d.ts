@@ -4031,10 +4031,10 @@ export interface components {
          */
         RecordPlace: "nodes" | "etcd";
         /**
-         * @description Why a node's copy of the cluster's record cannot be written.
+         * @description Why a node's copy of the cluster's record accepts no changes.
          * @enum {string}
          */
-        RecordStall: "no_space" | "disk" | "defect" | "other";
+        RecordStall: "no_space" | "disk" | "defect" | "needs_update" | "other";
         /** @description A disk of a pool that cannot be opened. */
         RemainingDisk: {
             /** @description Path of the file or block device. */

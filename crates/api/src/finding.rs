@@ -122,7 +122,7 @@ pub enum FindingCode {
     NoWitness,
     /// The cluster's record, or the etcd that holds it, does not answer.
     RecordLost,
-    /// A node's copy of the cluster's record cannot be written.
+    /// A node's copy of the cluster's record accepts no changes.
     RecordStalled,
     /// A node cannot read entries of the cluster's record.
     RecordEntriesUnreadable,

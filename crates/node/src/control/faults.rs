@@ -42,7 +42,7 @@ pub enum FaultKind {
     RecordEntriesUnreadable { keys: Vec<String> },
     /// etcd, which holds the cluster's record, cannot be used.
     RecordLost { trouble: EtcdTrouble },
-    /// The node's copy of the cluster's record cannot be written.
+    /// The node's copy of the cluster's record accepts no changes.
     RecordStalled {
         /// What stalls it, by [`super::Stall::code`].
         stall: u8,

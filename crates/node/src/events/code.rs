@@ -62,9 +62,9 @@ codes! {
     NODE_RETURNED = "node_returned", Info;
     RECORD_LOST = "record_lost", Critical, "bring etcd back: volumes keep running, but nothing can be changed and a lost node cannot be excluded";
     RECORD_RETURNED = "record_returned", Info;
-    RECORD_STALLED = "record_stalled", Critical, "free space on the file system of its data directory, or replace the disk; it then recovers automatically";
+    RECORD_STALLED = "record_stalled", Critical, "free space on the file system of its data directory, or replace the disk; it then recovers automatically. Update a node whose version of Ursa is too old";
     RECORD_RESUMED = "record_resumed", Info;
-    LOGINS_REFUSED = "logins_refused", Critical, "free space on the file system of its data directory, or replace the disk; hosts use their other paths";
+    LOGINS_REFUSED = "logins_refused", Critical, "see its `record_stalled` event for what stops it; hosts use their other paths";
     LOGINS_ALLOWED = "logins_allowed", Info;
     NODE_SET_BACK = "node_set_back", Critical, "make sure that the node does not run twice, then restart it: `systemctl restart ursa`";
     CLUSTER_FAILED = "cluster_failed", Critical, "run `ursa status` for the cause";

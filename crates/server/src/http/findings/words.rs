@@ -338,22 +338,25 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         },
         FaultKind::RecordStalled { stall, data_dir } => Words {
             cause: format!(
-                "{who} cannot write its copy of the cluster's record{}. {}.",
+                "{who} cannot update its copy of the cluster's record{}. {}.",
                 Stall::of_code(*stall).map(|stall| format!(": {stall}")).unwrap_or_default(),
                 match nodes {
                     [_] => "Nothing can be changed",
                     _ => "Its vote is missing, and it does not see changes",
                 }
             ),
-            action: format!(
-                "Check the disk and the free space of {}; the node then recovers automatically",
-                data_dir.display()
-            ),
+            action: match Stall::of_code(*stall) {
+                Some(Stall::Unreadable) => "Update Ursa there".into(),
+                _ => format!(
+                    "Check the disk and the free space of {}; the node then recovers automatically",
+                    data_dir.display()
+                ),
+            },
             command: NODES.into(),
         },
         FaultKind::LoginsRefused => Words {
             cause: format!("{who} refuses new logins: its access rules may be outdated. Hosts use their other paths."),
-            action: "Check the disk and the free space of its data directory".into(),
+            action: "Correct what keeps it from updating its copy of the cluster's record".into(),
             command: NODES.into(),
         },
         FaultKind::RemovedFromCluster => of_removed(format!(
