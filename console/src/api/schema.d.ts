@@ -3661,7 +3661,7 @@ export interface components {
             node: number;
             /** @description The outcome, for programs. */
             outcome: components["schemas"]["LossOutcome"];
-            /** @description The same as text. */
+            /** @description The same as text, without the node: `unavailable until the node returns (only copy in sync)`. */
             text: string;
         };
         /**

@@ -61,7 +61,7 @@ export function Copies({ name }: { name: string }) {
 const copyOn = (volume: Volume, node: ClusterNode) => volume.copies?.find((copy) => copy.node === node.id)
 
 function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
-  const loss = (node: number) => volume.losses?.find((one) => one.node === node)?.text
+  const loss = (node: number) => volume.losses?.find((one) => one.node === node && one.outcome !== 'down')?.text
   return (
     <Panel title="Current copies" at={at}>
       <Stack gap="sm">
@@ -70,7 +70,7 @@ function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: 
             <CopyBadge copy={copy} nodes={nodes} />
             <Text size="sm">
               <b>{copy.node_name || `node ${copy.node}`}</b>
-              {copy.leaves ? ', being removed' : ''}{loss(copy.node) ? `; ${loss(copy.node)}` : ''}.
+              {copy.leaves ? ', being removed' : ''}{loss(copy.node) ? `; if it is lost: ${loss(copy.node)}` : ''}.
             </Text>
           </Group>
         ))}

@@ -5,6 +5,7 @@ use api::{
     RecordPlace, Severity, Since, Subject, SubjectKind, SyncRestraint, Volume, VolumeCopy, VolumeFork,
     VolumeKind,
 };
+use terms::loss::{Cluster, losses};
 use terms::samples::{self, sync, volume};
 
 use super::{Observed, exit_code, screen};
@@ -99,12 +100,21 @@ fn cluster() -> Observed {
     }
 }
 
+/// With the failure tolerance that the node reports for each volume.
+fn judged(mut observed: Observed) -> Observed {
+    for volume in &mut observed.volumes {
+        volume.losses = losses(volume, Cluster { nodes: &observed.nodes, record: None });
+    }
+    observed
+}
+
 #[track_caller]
-fn shows(observed: &Observed, health: &str, line: &str, screen: &str) {
+fn shows(observed: Observed, health: &str, line: &str, screen: &str) {
+    let observed = judged(observed);
     let report = observed.report();
     assert_eq!(report.health, health);
-    assert_eq!(super::screen::line(observed), format!("{line}\n"));
-    let text = screen::text(observed, &report);
+    assert_eq!(super::screen::line(&observed), format!("{line}\n"));
+    let text = screen::text(&observed, &report);
     assert_eq!(text, screen, "\n{text}");
     assert!(text.lines().count() <= 24, "it is one screen");
 }
@@ -112,7 +122,7 @@ fn shows(observed: &Observed, health: &str, line: &str, screen: &str) {
 #[test]
 fn a_node_alone_is_healthy() {
     shows(
-        &alone(),
+        alone(),
         "healthy",
         "healthy",
         "\
@@ -149,7 +159,7 @@ fn data_in_the_memory_of_a_node_without_its_record_is_lost_with_it() {
 #[test]
 fn a_cluster_in_sync_is_healthy() {
     shows(
-        &cluster(),
+        cluster(),
         "healthy",
         "healthy",
         "\
@@ -176,7 +186,7 @@ fn a_resyncing_copy_degrades_the_volume() {
     observed.nodes[1].in_sync = 1;
     observed.findings = vec![resyncing()];
     shows(
-        &observed,
+        observed,
         "degraded",
         "DEGRADED: The copy of db on node 2 is out of sync and resyncing (70 %).",
         "\
@@ -210,7 +220,7 @@ fn a_node_that_is_down_degrades() {
     let down = finding(Severity::Warning, cause, action, "systemctl start ursa");
     observed.findings = vec![Finding { since: Some(Since::exactly(815)), ..down }];
     shows(
-        &observed,
+        observed,
         "degraded",
         "DEGRADED: Node 2 (server2) is down: heartbeat timeout.",
         "\
@@ -249,7 +259,7 @@ fn a_split_volume_is_a_loss_and_comes_first() {
         finding(Severity::Info, cause, action, "ursa node token"),
     ];
     shows(
-        &observed,
+        observed,
         "lost",
         "LOST: Split brain on volume mail: two nodes each have writes that the other lacks. (1 more: `ursa status`)",
         "\
@@ -307,7 +317,7 @@ fn all_nodes_are_shown_and_those_that_do_not_answer() {
     observed.missing =
         vec![Missing { node: 3, node_name: "server3".into(), reason: "it did not answer within 2 s".into() }];
     shows(
-        &observed,
+        observed,
         "healthy",
         "healthy",
         "\
