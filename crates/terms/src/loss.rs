@@ -80,7 +80,7 @@ pub fn single_copy(kind: VolumeKind, node: &str) -> String {
 }
 
 /// Whether the split-brain policy lets a node continue alone with the volume.
-fn continues_alone(volume: &Volume) -> bool {
+pub fn continues_alone(volume: &Volume) -> bool {
     volume.split_brain_policy.as_ref().is_some_and(|chosen| chosen.policy == SplitBrainPolicy::Heartbeat)
 }
 

@@ -179,7 +179,7 @@ Changes    none in progress
 }
 
 #[test]
-fn a_resyncing_copy_degrades_the_volume() {
+fn a_resyncing_copy_is_a_warning() {
     let mut observed = cluster();
     let limited = CopySync { limited_by: Some(SyncRestraint::ClusterLimit), ..sync() };
     observed.volumes[0].copies[1] = copy(2, CopyState::OutOfSync, Some(limited));
@@ -187,12 +187,12 @@ fn a_resyncing_copy_degrades_the_volume() {
     observed.findings = vec![resyncing()];
     shows(
         observed,
-        "degraded",
-        "DEGRADED: The copy of db on node 2 is out of sync and resyncing (70 %).",
+        "warning",
+        "WARNING: The copy of db on node 2 is out of sync and resyncing (70 %).",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster    3 of 3 nodes up, 3 of 4 copies in sync
-State      DEGRADED: The copy of db on node 2 is out of sync and resyncing (70 %). (for at least 2m00s)
+State      WARNING: The copy of db on node 2 is out of sync and resyncing (70 %). (for at least 2m00s)
 Resync     1 copy: 7G of 10G copied (70 %), 64M/s, 48s to go
            db on node 2: 3G of 10G left to copy, 64M/s, 48s to go; cause: its node restarted; limited by the cluster's resync limit (ursa node resync-limit)
 Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy in sync)
@@ -209,7 +209,7 @@ Changes    none in progress
 }
 
 #[test]
-fn a_node_that_is_down_degrades() {
+fn a_node_that_is_down_is_critical() {
     let mut observed = cluster();
     for volume in &mut observed.volumes {
         volume.copies[1] = copy(2, CopyState::OutOfSync, None);
@@ -217,16 +217,16 @@ fn a_node_that_is_down_degrades() {
     (observed.nodes[1].up, observed.nodes[1].in_sync) = (false, 0);
     let cause = "Node 2 (server2) is down: heartbeat timeout.";
     let action = Some("Check that the server is running, and start Ursa there (server2)");
-    let down = finding(Severity::Warning, cause, action, "systemctl start ursa");
+    let down = finding(Severity::Critical, cause, action, "systemctl start ursa");
     observed.findings = vec![Finding { since: Some(Since::exactly(815)), ..down }];
     shows(
         observed,
-        "degraded",
-        "DEGRADED: Node 2 (server2) is down: heartbeat timeout.",
+        "critical",
+        "CRITICAL: Node 2 (server2) is down: heartbeat timeout.",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster    2 of 3 nodes up, 2 of 4 copies in sync
-State      DEGRADED: Node 2 (server2) is down: heartbeat timeout. (for 3m05s)
+State      CRITICAL: Node 2 (server2) is down: heartbeat timeout. (for 3m05s)
 Resync     2 copies are out of sync, progress unknown
 Tolerance  if node 1 is lost: db, mail: unavailable until the node returns (only copy in sync)
 Action     Check that the server is running, and start Ursa there (server2): systemctl start ursa
@@ -239,7 +239,7 @@ Changes    none in progress
 }
 
 #[test]
-fn a_split_volume_is_a_loss_and_comes_first() {
+fn a_split_volume_is_critical_and_comes_first() {
     let mut observed = cluster();
     observed.nodes.truncate(2);
     observed.nodes[1].votes = false;
@@ -260,12 +260,12 @@ fn a_split_volume_is_a_loss_and_comes_first() {
     ];
     shows(
         observed,
-        "lost",
-        "LOST: Split brain on volume mail: two nodes each have writes that the other lacks. (1 more: `ursa status`)",
+        "critical",
+        "CRITICAL: Split brain on volume mail: two nodes each have writes that the other lacks. (1 more: `ursa status`)",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster    2 of 2 nodes up, 4 of 4 copies in sync
-State      LOST: Split brain on volume mail: two nodes each have writes that the other lacks. (for 16m31s)
+State      CRITICAL: Split brain on volume mail: two nodes each have writes that the other lacks. (for 16m31s)
            The copy of db on node 2 is out of sync and resyncing (70 %). (for at least 2m00s)
 Resync     1 copy: 7G of 10G copied (70 %), 0/s, time left unknown
            db on node 2: 3G of 10G left to copy; cause: its node restarted; WAITING for node 2 to be reachable again (heartbeat timeout)
