@@ -1113,7 +1113,7 @@ export interface paths {
         put?: never;
         /**
          * Takes a snapshot of one or several log volumes, all at one instant, on all copies in sync.
-         * @description Commands of hosts to these volumes wait meanwhile: for 500 ms at most, or the snapshot is not taken
+         * @description Host I/O to these volumes is held meanwhile: for 500 ms at most, or the snapshot is not taken
          *     (`snapshot_too_slow`). A copy that is out of sync does not get the snapshot.
          */
         post: operations["create_snapshot"];

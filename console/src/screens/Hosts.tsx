@@ -49,7 +49,7 @@ function Groups() {
       title="Host groups"
       at={hosts.dataUpdatedAt}
       right={<DeedButton size="compact-sm" onClick={() => setForm({})}>Create host group</DeedButton>}
-      note="A host group is one or more hosts with the same access. A host belongs to it if its initiator name and its address are listed; an empty list matches any. Only the groups that a volume is mapped to can use it."
+      note="A host group is one or more hosts with the same access. A host belongs to it if its initiator name and its address are listed; an empty list matches any. Only host groups with a LUN map can use a volume."
     >
       {hosts.error && <ProblemAlert error={hosts.error} what="The host groups cannot be listed" />}
       <Rows width={720} head={['Group', 'Initiators', 'Addresses', 'Secret', 'Mapped', '']}>

@@ -64,7 +64,7 @@ impl Control {
     /// Why the node does not take part in its cluster.
     pub(super) fn why_no_part(&self) -> ControlError {
         let why = self.cluster_failure().map(|failure| failure.why);
-        ControlError::ClusterFailed(why.unwrap_or_else(|| "it is about to begin there".into()))
+        ControlError::ClusterFailed(why.unwrap_or_else(|| "it is still joining".into()))
     }
 
     /// What the open pools hold of a volume: at most one copy, unless a pool that had been forgotten came

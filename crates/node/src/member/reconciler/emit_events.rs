@@ -337,13 +337,13 @@ impl Reconciler {
             Some((SplitBrainPolicy::Prefer, by)) => (
                 "prefer",
                 format!(
-                    "{by} set the split-brain policy of volume {name}: wait for quorum when its nodes lose each other"
+                    "{by} set the split-brain policy of volume {name} to prefer: only the preferred node continues"
                 ),
             ),
             Some((SplitBrainPolicy::Heartbeat, by)) => (
                 "heartbeat",
                 format!(
-                    "{by} set the split-brain policy of volume {name}: one node continues alone when it loses the other"
+                    "{by} set the split-brain policy of volume {name} to heartbeat: either node continues alone"
                 ),
             ),
         };

@@ -162,9 +162,10 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
 fn of_unserved(volume: &Volume, why: Unserved<'_>) -> Words {
     let name = &volume.name;
     let (cause, action) = match why {
-        Unserved::Problem(problem) => {
-            (format!("Volume {name} is unavailable: {problem}"), "See what it is waiting for")
-        }
+        Unserved::Problem(problem) => (
+            format!("Volume {name} is unavailable: {problem}"),
+            "Show the volume to see what it is waiting for",
+        ),
         Unserved::NotReached => (
             format!(
                 "Volume {name} is unavailable, as seen from this node: no node with a copy in sync responds."
@@ -259,8 +260,8 @@ fn of_silent(missing: &Missing, reports_state: bool) -> Words {
     let Missing { node, node_name, reason } = missing;
     let what = if reports_state { "all of its pools and volumes" } else { "its health" };
     Words {
-        cause: format!("{} does not report {what}: {reason}.", capital(&node_words(*node, node_name))),
-        action: format!("Its state is unknown: check locally on {node_name}"),
+        cause: format!("{} is not reporting {what}: {reason}.", capital(&node_words(*node, node_name))),
+        action: format!("Its state is unknown: log in to {node_name} and run this there"),
         command: "ursa status".into(),
     }
 }
