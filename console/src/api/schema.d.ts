@@ -1112,7 +1112,7 @@ export interface paths {
         get: operations["list_snapshots"];
         put?: never;
         /**
-         * Takes a snapshot of one or several log volumes, all at one instant, on all copies in sync.
+         * Takes a snapshot of one or several log volumes, all at one point in time, on all copies in sync.
          * @description Host I/O to these volumes is held meanwhile: for 500 ms at most, or the snapshot is not taken
          *     (`snapshot_too_slow`). A copy that is out of sync does not get the snapshot.
          */
@@ -4234,7 +4234,7 @@ export interface components {
             /** @description It was already the case when the node started, at that time. */
             or_earlier?: boolean;
         };
-        /** @description A snapshot of one or several volumes, all at one instant. */
+        /** @description A snapshot of one or several volumes, all at one point in time. */
         Snapshot: {
             /**
              * Format: int64

@@ -15,7 +15,7 @@ use super::table::{Table, fields, list, size};
 /// What to do with snapshots.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Take a snapshot of one or several log volumes, all at one instant
+    /// Take a snapshot of one or several log volumes, all at one point in time
     ///
     /// Commands of hosts wait meanwhile: for 500 ms at most, or the snapshot is not taken. It is taken on all
     /// copies that are in sync.
