@@ -2018,7 +2018,7 @@ export interface components {
             /** @description It is the leader of the record. */
             leads: boolean;
             /**
-             * @description Addresses reserved for one kind of traffic; an address that is not listed is for all links.
+             * @description Addresses dedicated to one kind of traffic; an address that is not listed is for all links.
              * @example {
              *       "10.0.0.1:3270": "replication"
              *     }
@@ -2765,7 +2765,7 @@ export interface components {
             /** @description Why the last connection attempt failed, if none has succeeded since. */
             trouble?: string | null;
         };
-        /** @description What to reserve an address of a node for. */
+        /** @description What to dedicate an address of a node to. */
         LinkFor: {
             /**
              * @description An address on which the node listens for other nodes. Default port: 3270.
@@ -2775,7 +2775,7 @@ export interface components {
             role?: components["schemas"]["LinkRole"] | null;
         };
         /**
-         * @description The traffic that an address of a node is reserved for.
+         * @description The traffic that an address of a node is dedicated to.
          * @enum {string}
          */
         LinkRole: "replication" | "heartbeat";
@@ -2939,7 +2939,7 @@ export interface components {
                 /** @description It is the leader of the record. */
                 leads: boolean;
                 /**
-                 * @description Addresses reserved for one kind of traffic; an address that is not listed is for all links.
+                 * @description Addresses dedicated to one kind of traffic; an address that is not listed is for all links.
                  * @example {
                  *       "10.0.0.1:3270": "replication"
                  *     }
@@ -3703,7 +3703,7 @@ export interface components {
             /** @description Absolute path of the file or block device on the node. */
             path: string;
             /** @description With `size`: preallocate the space in the file system, so that it cannot run out later. */
-            reserve?: boolean;
+            preallocate?: boolean;
             /**
              * Format: int64
              * @description Create a file of this size in bytes; it must not exist yet. Absent: the file or block device exists.
@@ -3842,7 +3842,7 @@ export interface components {
             /** @description Absolute path of the file or block device on the node. */
             path: string;
             /** @description With `size`: preallocate the space in the file system, so that it cannot run out later. */
-            reserve?: boolean;
+            preallocate?: boolean;
             /**
              * Format: int64
              * @description Create a file of this size in bytes; it must not exist yet. Absent: the file or block device exists.

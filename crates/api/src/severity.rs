@@ -12,6 +12,7 @@ pub enum Severity {
     /// Act in working hours: everything is served, but with less redundancy than configured, or something
     /// else is wrong.
     Warning,
-    /// Act now: hosts are not served, or data is lost; or a part has failed, and the next failure can do that.
+    /// Act now: hosts are not served, or data is lost; or a part has failed, and the next failure can do
+    /// that.
     Critical,
 }

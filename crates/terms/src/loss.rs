@@ -1,4 +1,5 @@
-//! What the loss of a node would do to a volume now, for the API. The command line and the console only show it.
+//! What the loss of a node would do to a volume now, for the API. The command line and the console only show
+//! it.
 
 use api::{
     ClusterNode, ClusterRecord, CopyState, Loss, LossOutcome, RecordPlace, SplitBrainPolicy, Volume,

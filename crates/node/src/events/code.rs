@@ -11,7 +11,8 @@ pub enum Severity {
     /// Everything is served, but with less redundancy than configured, or something else is wrong: act in
     /// working hours.
     Warning,
-    /// Hosts are not served, or data is lost; or a part has failed, and the next failure can do that: act now.
+    /// Hosts are not served, or data is lost; or a part has failed, and the next failure can do that: act
+    /// now.
     Critical,
 }
 

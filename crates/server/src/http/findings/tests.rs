@@ -288,8 +288,8 @@ fn two_nodes_without_a_witness_are_a_warning_if_a_volume_depends_on_one_of_them(
     );
 }
 
-/// `ursa status` does not say *healthy* while the loss of one node would stop a volume that was meant to survive
-/// it.
+/// `ursa status` does not say *healthy* while the loss of one node would stop a volume that was meant to
+/// survive it.
 #[test]
 fn a_healthy_cluster_survives_the_loss_of_any_node() {
     let stalled = |id| ClusterNode { record_stalled: Some(RecordStall::NoSpace), ..node(id) };
