@@ -59,7 +59,7 @@ pub enum Command {
         node: String,
     },
     /// Start or end maintenance of a node: its copies leave the in-sync set, so that you can stop it without
-    /// interrupting host I/O
+    /// interrupting host I/O to volumes with other copies
     Maintenance {
         /// Node number
         node: u16,

@@ -315,7 +315,10 @@ impl Reconciler {
         let Ok(node) = number.parse::<u16>() else { return };
         let name = self.named(node);
         let (code, text) = match change {
-            (false, true) => (MAINTENANCE_STARTED, format!("{name} is in maintenance and can be stopped")),
+            (false, true) => (
+                MAINTENANCE_STARTED,
+                format!("{name} has entered maintenance: its copies leave the in-sync set"),
+            ),
             (true, false) => (MAINTENANCE_ENDED, format!("{name} has left maintenance")),
             _ => return,
         };
