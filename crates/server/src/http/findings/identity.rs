@@ -28,12 +28,13 @@ pub fn severity_of(kind: &FaultKind) -> Severity {
 same_names! {
     /// The condition of a code; some codes have more severe ones, too ([`severity`]).
     pub(super) fn condition(FindingCode) -> Condition {
-        SplitBrain, VolumeUnavailable, ContinuedAlone, CopiesMismatch, BlocksLost, ScrubUnrepaired, ScrubOverdue,
-        VolumeNameTaken, CopyOutOfSync, ResyncRunning, ResyncWaiting, ResyncPaused, NodeDown, NodeCutOff,
-        NodeMaintenance, NodeSilent, NodeSetBack, NodeRemoved, ClusterFailed, LinkAddressMissing,
-        FloatingIpLost, LoginsRefused, NoQuorum, NoWitness, RecordLost, RecordStalled, RecordEntriesUnreadable,
-        RecordFault, RecordLatched, DiskFailed, ReadFailed, PoolClosed, PoolReadOnly, PoolSetBack,
-        PoolOvercommitted, PoolNearlyFull, PoolFullSoon, ChangeStuck, AuditUnavailable, CertificateUnavailable
+        SplitBrain, VolumeUnavailable, ContinuedAlone, CopiesMismatch, BlocksLost, ScrubUnrepaired,
+        ScrubOverdue, VolumeNameTaken, CopyOutOfSync, ResyncRunning, ResyncWaiting, ResyncPaused, NodeDown,
+        NodeCutOff, NodeMaintenance, NodeSilent, NodeSetBack, NodeRemoved, ClusterFailed,
+        LinkAddressMissing, FloatingIpLost, LoginsRefused, NoQuorum, NoWitness, RecordLost, RecordStalled,
+        RecordEntriesUnreadable, RecordFault, RecordLatched, DiskFailed, ReadFailed, PoolClosed,
+        PoolReadOnly, PoolSetBack, PoolOvercommitted, PoolNearlyFull, PoolFullSoon, ChangeStuck,
+        AuditUnavailable, CertificateUnavailable
     }
 }
 
