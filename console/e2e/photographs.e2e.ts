@@ -37,7 +37,7 @@ const pressBeside = (text: string, name: string) => async (page: Page) => page.g
 const setBack = (open: (page: Page) => Promise<void>) => async (page: Page) => {
   const text = 'pool default (/var/lib/ursa/default.pool) was set back: it holds an older state than when it was last used; volume mail has no other copy in sync that is up, so it is unavailable: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older default`'
   const would = ['volumes mail are served with the older data in pool default: writes made since are lost', 'all other copies of them are fully resynced from it, even one that is down and has newer data']
-  await page.route(/\/v1\/findings\b/, (route) => route.fulfill({ json: { items: [{ code: 'pool-set-back', severity: 'warning', subject: { kind: 'pool', name: 'default', node: 1 }, cause: text, action: 'Find out who restored or reverted its disks', command: 'ursa pool show default --node 1' }] } }))
+  await page.route(/\/v1\/findings\b/, (route) => route.fulfill({ json: { items: [{ code: 'pool-set-back', severity: 'critical', subject: { kind: 'pool', name: 'default', node: 1 }, cause: text, action: 'Find out who restored or reverted its disks', command: 'ursa pool show default --node 1' }] } }))
   await page.route(/\/accept-older\?.*dry_run/, (route) => route.fulfill({ json: { would } }))
   await page.getByText(/was set back: it holds an older state/).waitFor()
   await open(page)

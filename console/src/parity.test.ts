@@ -253,7 +253,7 @@ const namesOf = (list: Operation[]) => list.map(({ id }) => id).sort()
 describe('the API', () => {
   it('is parsed correctly', () => {
     expect(operations.length).toBeGreaterThan(60)
-    expect(operations.find(({ id }) => id === 'add_disk')).toEqual({ id: 'add_disk', call: 'POST /v1/pools/{}/disks', parameters: ['node', 'dry_run'], body: { schema: 'PoolAddDisk', fields: ['path', 'reserve', 'size', 'wipe'], by: { PoolAddDisk: ['path', 'reserve', 'size', 'wipe'] } } })
+    expect(operations.find(({ id }) => id === 'add_disk')).toEqual({ id: 'add_disk', call: 'POST /v1/pools/{}/disks', parameters: ['node', 'dry_run'], body: { schema: 'PoolAddDisk', fields: ['path', 'preallocate', 'size', 'wipe'], by: { PoolAddDisk: ['path', 'preallocate', 'size', 'wipe'] } } })
   })
 })
 

@@ -93,7 +93,7 @@ pub struct ClusterNode {
     /// Addresses at which other nodes reach it.
     #[schema(example = json!(["10.0.0.1:3270"]))]
     pub addresses: Vec<String>,
-    /// Addresses reserved for one kind of traffic; an address that is not listed is for all links.
+    /// Addresses dedicated to one kind of traffic; an address that is not listed is for all links.
     #[serde(default)]
     #[schema(example = json!({"10.0.0.1:3270": "replication"}))]
     pub link_roles: BTreeMap<String, LinkRole>,
@@ -162,7 +162,7 @@ pub struct ClusterRecord {
     pub endpoints: Vec<String>,
 }
 
-/// The traffic that an address of a node is reserved for.
+/// The traffic that an address of a node is dedicated to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkRole {
@@ -173,7 +173,7 @@ pub enum LinkRole {
     Heartbeat,
 }
 
-/// What to reserve an address of a node for.
+/// What to dedicate an address of a node to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFor {

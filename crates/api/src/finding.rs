@@ -138,7 +138,7 @@ pub enum FindingCode {
     PoolClosed,
     /// A pool accepts no changes.
     PoolReadOnly,
-    /// A pool holds an older state than it had.
+    /// A pool was reverted to an older state.
     PoolSetBack,
     /// The file system below a pool has less free space than the pools there may still need.
     PoolOvercommitted,

@@ -142,7 +142,7 @@ pub struct Loss {
     pub node: u16,
     /// The outcome, for programs.
     pub outcome: LossOutcome,
-    /// The same as text.
+    /// The same as text, without the node: `unavailable until the node returns (only copy in sync)`.
     pub text: String,
 }
 

@@ -135,7 +135,7 @@ pub enum EnterError {
     )]
     NotInPool(String),
     #[error(
-        "this node has snapshots (such as {0:?}), which the other cluster would not know: delete them first (`ursa snapshot list`)"
+        "this node has snapshots (such as {0:?}), which cannot be moved to another cluster: delete them first (`ursa snapshot list`)"
     )]
     HasSnapshots(String),
     #[error("{}", ClusterFault::FormerCluster)]

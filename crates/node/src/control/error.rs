@@ -113,7 +113,7 @@ pub enum ControlError {
     ClusterFailed(ClusterFault),
     #[error("this node is an active member of its cluster")]
     TakesPart(u16),
-    #[error("this node is alone in its cluster: there is no other node that it could leave")]
+    #[error("this is the only node of its cluster: it has nothing to leave")]
     OnlyNode,
     #[error("no other node can join this one")]
     NotListening,
@@ -219,7 +219,7 @@ pub enum ControlError {
     #[error("no node of the cluster is known to hold the cluster CA key")]
     NoAuthority,
     #[error(
-        "this node has too many targets, host groups and volumes to join a cluster with them: delete unused ones, or create the cluster on this node and let the other node join"
+        "too many targets, host groups and volumes to merge with those of the cluster: delete unused ones, or create the cluster on this node and let the other node join"
     )]
     TooMuchToMerge,
     #[error(

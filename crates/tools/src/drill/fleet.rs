@@ -301,7 +301,7 @@ impl Fleet {
         let forget = || node.client.forget_pool(POOL, &PoolForget { unmap: false }, None).is_ok();
         waiter.wait(REPLACE_LIMIT, "the lost pool to be removed from the record", forget)?;
         let path = node.pool_file().display().to_string();
-        let disk = NewDisk { path, size: Some(node.pool_bytes), reserve: false };
+        let disk = NewDisk { path, size: Some(node.pool_bytes), preallocate: false };
         let pool = PoolCreate { name: POOL.into(), disks: vec![disk], wipe: false };
         node.client.create_pool(&pool, None)?;
         // As an administrator would, on a node that has a copy.

@@ -9,7 +9,7 @@ use api::{ClusterNode, Finding, Missing, Overcommit, Pool, SubjectKind, Volume};
 use base::ByteLen;
 
 use super::identity::{code_and_subject, severity};
-use super::judge::{Copy, Found, Impact, Resync, What};
+use super::judge::{Copy, Found, Resync, What};
 use super::own::{OwnFault, Report};
 use crate::http::volumes::health::Unserved;
 
@@ -109,13 +109,13 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
             action: "Bring back the nodes that are down".into(),
             command: NODES.into(),
         },
-        What::NoWitness => Words {
-            cause: "Two nodes without a witness have no majority: if the preferred node is lost, the other one waits for it.".into(),
+        What::NoWitness { stopped } => Words {
+            cause: of_no_witness(stopped, nodes),
             action: "Add a third node; a small machine as a witness is enough".into(),
             command: "ursa node token".into(),
         },
-        What::DiskFailed { pool, impact } => {
-            let rebuild = rebuild(pool, *impact);
+        What::DiskFailed { pool, can_rebuild } => {
+            let rebuild = rebuild(pool, *can_rebuild);
             Words {
                 cause: format!("A disk of pool {} has failed{}.", pool_of(pool), reason(pool)),
                 action: format!(
@@ -124,9 +124,9 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
                 command: format!("ursa pool reopen {}{}", pool.name, at(pool.node)),
             }
         }
-        What::PoolClosed { pool, impact } => Words {
+        What::PoolClosed { pool, can_rebuild } => Words {
             cause: format!("Pool {} is unavailable{}.", pool_of(pool), reason(pool)),
-            action: format!("Bring its disks back{}, then reopen it", rebuild(pool, *impact)),
+            action: format!("Bring its disks back{}, then reopen it", rebuild(pool, *can_rebuild)),
             command: format!("ursa pool reopen {}{}", pool.name, at(pool.node)),
         },
         What::PoolReadOnly(pool) => of_read_only(&pool.name, &pool_of(pool), pool.node),
@@ -162,9 +162,10 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
 fn of_unserved(volume: &Volume, why: Unserved<'_>) -> Words {
     let name = &volume.name;
     let (cause, action) = match why {
-        Unserved::Problem(problem) => {
-            (format!("Volume {name} is unavailable: {problem}"), "See what it is waiting for")
-        }
+        Unserved::Problem(problem) => (
+            format!("Volume {name} is unavailable: {problem}"),
+            "Show the volume to see what it is waiting for",
+        ),
         Unserved::NotReached => (
             format!(
                 "Volume {name} is unavailable, as seen from this node: no node with a copy in sync responds."
@@ -259,8 +260,8 @@ fn of_silent(missing: &Missing, reports_state: bool) -> Words {
     let Missing { node, node_name, reason } = missing;
     let what = if reports_state { "all of its pools and volumes" } else { "its health" };
     Words {
-        cause: format!("{} does not report {what}: {reason}.", capital(&node_words(*node, node_name))),
-        action: format!("Its state is unknown: check locally on {node_name}"),
+        cause: format!("{} is not reporting {what}: {reason}.", capital(&node_words(*node, node_name))),
+        action: format!("Its state is unknown: log in to {node_name} and run this there"),
         command: "ursa status".into(),
     }
 }
@@ -305,6 +306,19 @@ fn of_reports(reports: &[&Report], nodes: &[ClusterNode]) -> Words {
             action: "Add a disk to it, or delete volumes that are not needed".into(),
             command: format!("ursa pool add-disk {pool} DISK{}", at(report.node)),
         },
+    }
+}
+
+fn of_no_witness(stopped: &[&Volume], nodes: &[ClusterNode]) -> String {
+    let preferred = nodes.iter().find(|node| node.votes).map(|node| format!(", {},", node_of(node)));
+    let failed =
+        format!("Two nodes without a witness: if the preferred node{} fails,", preferred.unwrap_or_default());
+    let names: Vec<String> = stopped.iter().map(|volume| volume.name.clone()).collect();
+    match names.is_empty() {
+        true => format!(
+            "{failed} a volume with copies on both becomes unavailable, unless its split-brain policy is `heartbeat`."
+        ),
+        false => format!("{failed} these volumes become unavailable: {}.", shortened(&names)),
     }
 }
 
@@ -557,8 +571,8 @@ fn reason(pool: &Pool) -> String {
     pool.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
-fn rebuild(pool: &Pool, impact: Impact) -> String {
-    match impact.can_rebuild {
+fn rebuild(pool: &Pool, can_rebuild: bool) -> String {
+    match can_rebuild {
         true => format!(
             " (if it is lost, rebuild its copies in another pool there: `ursa volume copy rebuild VOLUME --on {}`)",
             pool.node
