@@ -21,7 +21,7 @@ use crate::record::RecordError;
 #[allow(missing_docs)] // The messages say it.
 #[serde(rename_all = "kebab-case")]
 pub enum ClusterFault {
-    #[error("it is about to begin there")]
+    #[error("it is still joining")]
     Starting,
     #[error("it is moving to another cluster")]
     Moving,
