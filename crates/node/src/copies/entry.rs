@@ -114,8 +114,7 @@ pub struct NodeEntry {
     pub witness: bool,
     /// Its present life.
     pub incarnation: u64,
-    /// The version of Ursa that it runs, or last ran. `None`: the node never started, or its version is too
-    /// old to note this.
+    /// The version of Ursa that it runs, or last ran. `None`: the node has joined, and has not started since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Whether it has the cluster's certificate authority, and so creates tokens for nodes that join.

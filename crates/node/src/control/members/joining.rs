@@ -46,9 +46,7 @@ struct Welcome {
     members: Vec<Member>,
     /// The portal group that the node has from now on.
     portal_group: u16,
-    /// How many of the node's targets and host groups the cluster's record has now.
-    rules: usize,
-    /// A revision of the record that has them.
+    /// A revision of the record that has the node's targets and host groups.
     revision: u64,
 }
 
@@ -185,10 +183,6 @@ impl Control {
         let joined = joined.map_err(not_joined)?;
         let welcome: Welcome = serde_json::from_slice(&joined.about)
             .map_err(|_| ControlError::Internal("the member's welcome cannot be read"))?;
-        // An earlier version of the member would have dropped them.
-        if welcome.rules != about.has.rules() {
-            return Err(ControlError::Internal("the member has not taken all targets and host groups"));
-        }
         let place = Place {
             cluster,
             node: joined.credentials.node().0,
@@ -270,7 +264,6 @@ impl Control {
         newcomer: Newcomer,
         request: &JoinRequest,
     ) -> Result<JoinAnswer> {
-        let rules = newcomer.has.rules();
         let record = reconciler.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         // The founder's own entry has its portal group. It cannot be added after somebody else's.
         reconciler.until_known(&node_key(reconciler.me())).await;
@@ -318,7 +311,7 @@ impl Control {
         Ok(JoinAnswer {
             node: NodeId(number),
             certificate,
-            about: json(&Welcome { generation: record.generation, members, portal_group, rules, revision }),
+            about: json(&Welcome { generation: record.generation, members, portal_group, revision }),
         })
     }
 }
