@@ -142,3 +142,20 @@ pub fn alone(config: &Config, me: Slot, life: Incarnation, epoch: Epoch, revisio
     }
     Config::recorded(epoch, revision, copies)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::version_1::check;
+
+    /// What version 1 has in the node's record. Later versions must read it.
+    #[test]
+    fn an_entry_of_version_1_is_read_and_keeps_what_it_says() {
+        check::<ForkRecord>(&json!({
+            "volume": "00000000000000000000000000000001", "made": 1, "parent": 7, "epoch": 4294967303_u64,
+            "without": 2, "life": 3, "at": 1790000400, "split": true
+        }));
+    }
+}
