@@ -19,6 +19,8 @@ mod shard;
 #[cfg(test)]
 mod single_node;
 mod under_way;
+#[cfg(test)]
+mod version_1;
 pub mod yielding;
 
 use std::net::SocketAddr;

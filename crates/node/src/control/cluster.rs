@@ -715,3 +715,25 @@ fn send_record(to: cluster::NodeId, bytes: Vec<u8>) {
         reconciler.send_record(NodeId(to.get()), bytes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::version_1::check;
+
+    /// What version 1 has in the node's record. Later versions must read it.
+    #[test]
+    fn an_entry_of_version_1_is_read_and_keeps_what_it_says() {
+        check::<Place>(&json!({
+            "cluster": "00112233445566778899aabbccddeeff", "node": 2, "listen": ["10.0.0.2:3270"], "witness": true,
+            "record": "nodes", "force_new": true, "leave": false, "incarnation": 7,
+            "members": [{"node": 1, "addresses": ["10.0.0.1:3270"]}]
+        }));
+        check::<Place>(&json!({
+            "cluster": "00112233445566778899aabbccddeeff", "node": 1, "listen": [], "witness": false,
+            "record": "etcd", "force_new": false, "leave": true, "incarnation": 1, "members": []
+        }));
+    }
+}

@@ -24,9 +24,14 @@ pub const VOLUMES: &str = "volume/";
 /// The prefix of the keys of deleted volumes of which nodes still have to delete their copies.
 pub const DELETED: &str = "deleted-volume/";
 
+/// The prefix of the keys that reserve volumes' names.
+pub const VOLUME_NAMES: &str = "volume-name/";
+/// The prefix of the keys of pools' marks.
+pub const POOL_MARKS: &str = "pool-mark/";
+
 /// The key of a pool's mark: see [`PoolMarkEntry`].
 pub fn pool_mark_key(id: PoolId) -> String {
-    format!("pool-mark/{id}")
+    format!("{POOL_MARKS}{id}")
 }
 
 /// The key of a node.
@@ -53,7 +58,7 @@ pub fn volume_key(id: VolumeId) -> String {
 
 /// The key that reserves a volume's name.
 pub fn volume_name_key(name: &str) -> String {
-    format!("volume-name/{name}")
+    format!("{VOLUME_NAMES}{name}")
 }
 
 /// The key that exists until all nodes have deleted their copies of a deleted volume.
@@ -114,8 +119,7 @@ pub struct NodeEntry {
     pub witness: bool,
     /// Its present life.
     pub incarnation: u64,
-    /// The version of Ursa that it runs, or last ran. `None`: the node never started, or its version is too
-    /// old to note this.
+    /// The version of Ursa that it runs, or last ran. `None`: the node has joined, and has not started since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Whether it has the cluster's certificate authority, and so creates tokens for nodes that join.

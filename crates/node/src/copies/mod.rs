@@ -60,8 +60,8 @@ pub use self::split_brain::{
 };
 pub use self::traffic::{Traffic, sum as sum_traffic};
 pub use self::verification::{
-    DIFFERING, DifferingEntry, VERIFY_EVERY_MIN, VerificationEntry, VerificationProgress, Verified,
-    differing_key, verification_key,
+    DIFFERING, DifferingEntry, VERIFICATION_TURN, VERIFY_EVERY_MIN, VerificationEntry, VerificationProgress,
+    VerificationTurn, Verified, differing_key, verification_key,
 };
 pub use self::work::{CopyEnd, CopyWork, EndReason};
 

@@ -71,7 +71,8 @@ pub fn prepare(path: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-/// A node's directories in its data directory. Service managers create directories that all users can read.
+/// A node's directories in its data directory. Service managers and administrators may have created them
+/// readable for all.
 const OWN: [&str; 5] = [POOLS, "cluster", "history", "audit", "api"];
 
 /// Removes other users' permissions from a data directory that existed before.

@@ -23,7 +23,7 @@ use crate::data::VolumeId;
 use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
 
 /// The key of the number that the next volume with copies gets.
-const NEXT_NUMBER: &str = "next-volume-number";
+pub(crate) const NEXT_NUMBER: &str = "next-volume-number";
 
 /// How long to wait for the record's update after another node has drawn the same number, before the next
 /// attempt.

@@ -343,7 +343,10 @@ fn not_joined(error: link::JoinError) -> ControlError {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::version_1::check;
 
     const IDENTITY: &str = "it";
 
@@ -386,6 +389,36 @@ mod tests {
             has: Belongings::default(),
         };
         portal_group_in(nodes, &newcomer)
+    }
+
+    /// What version 1 sends. Later versions must read it: add fields, and change none.
+    #[test]
+    fn what_a_node_of_version_1_says_when_it_joins_is_read() {
+        check::<Newcomer>(&json!({
+            "name": "server2", "listen": ["10.0.0.2:3270"], "portals": ["10.1.0.2:3260"], "portal_group": 4711,
+            "identity": "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "witness": true, "record": "etcd",
+            "has": {
+                "access": {
+                    "targets": [
+                        {"name": "iqn.2026-11.io.ursa:db", "port": 1, "alias": null, "chap": null, "maps": []}
+                    ],
+                    "hosts": [{"name": "web", "initiators": [], "addresses": ["10.1.0.0/16"], "chap": null}]
+                },
+                "volumes": {"db": "00000000000000000000000000000001"},
+                "unnamed": ["00000000000000000000000000000002"],
+                "pools": {"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf": "default"},
+                "addresses": ["192.0.2.10", "fd00::10"]
+            }
+        }));
+        check::<Newcomer>(&json!({
+            "name": "server2", "listen": [], "portals": [], "portal_group": 1, "identity": "", "witness": false,
+            "record": "nodes",
+            "has": {"access": {"targets": [], "hosts": []}, "volumes": {}, "addresses": []}
+        }));
+        check::<Welcome>(&json!({
+            "generation": 1, "members": [{"node": 1, "addresses": ["10.0.0.1:3270"]}], "portal_group": 4711,
+            "revision": 42
+        }));
     }
 
     #[test]

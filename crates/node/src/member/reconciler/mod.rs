@@ -21,6 +21,7 @@ mod following;
 mod fork;
 mod frames;
 mod freezing;
+mod kinds;
 mod lasting;
 mod leaving;
 mod linked;
