@@ -14,7 +14,9 @@ use crate::copies::entry::{
     DELETED, DeletedVolume, LINK_ROLES, LinkRoles, MAINTENANCE, NODES, NodeEntry, POOL_MARKS, PoolMarkEntry,
     VOLUME_NAMES, VOLUMES, VolumeEntry,
 };
-use crate::copies::snapshot::{LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry};
+use crate::copies::snapshot::{
+    DELETED_SNAPSHOTS, DeletedSnapshot, LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry,
+};
 use crate::copies::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitEntry, VOID_FORKS, VoidEntry};
 use crate::copies::verification::{
     DIFFERING, DifferingEntry, VERIFICATION_TURN, VERIFICATIONS, VERIFY_EVERY, VerificationEntry,
@@ -60,6 +62,7 @@ const OTHERS: &[Kind] = &[
     kind::<String>(VOLUME_NAMES),
     kind::<VoidEntry>(VOID_FORKS),
     kind::<u32>(LAST_SNAPSHOT),
+    kind::<DeletedSnapshot>(DELETED_SNAPSHOTS),
     kind::<u64>(VERIFY_EVERY),
     kind::<VerificationTurn>(VERIFICATION_TURN),
     kind::<VerificationEntry>(VERIFICATIONS),
