@@ -362,9 +362,7 @@ impl SliceCopy {
     pub async fn orphans_ended(&self) {
         let last = self.replica.borrow().last_orphan();
         let Some(last) = last else { return };
-        while self.replica.borrow().has_orphans_until(last) {
-            let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
-        }
+        self.happened.until(|| !self.replica.borrow().has_orphans_until(last)).await;
     }
 
     /// Whether a write that no host waits for can still take effect from here.

@@ -465,14 +465,10 @@ impl SliceCopy {
 
     /// Waits a moment for the end of writes under way in these blocks, if there are any.
     async fn until_settled(&self, blocks: Blocks) -> Result<ReadMark, Unreadable> {
-        let until = rt::now() + SETTLES_WITHIN;
-        loop {
-            let mark = self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
-            if !matches!(mark, Err(Unreadable::Unsettled)) || rt::now() >= until {
-                return mark;
-            }
-            let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
-        }
+        let look = || self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
+        let settled = self.happened.until(|| !matches!(look(), Err(Unreadable::Unsettled)));
+        let _ = rt::timeout(SETTLES_WITHIN, settled).await;
+        look()
     }
 
     /// Counts one more bad block that other copies in sync have.
