@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
-use replica::{Blocks, Command, Outcome, Payload, ReadMark, Standing, Unreadable, Unwritable};
+use replica::{Blocks, Command, LEASE_LENGTH, Outcome, Payload, ReadMark, Standing, Unreadable, Unwritable};
 use rt::sync::{Receiver, oneshot};
 use store::SliceError;
 
@@ -101,7 +101,8 @@ impl SliceCopy {
                         asked = true;
                         self.ask_validation(blocks);
                     }
-                    let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
+                    // The end of a lease notifies nobody.
+                    let _ = rt::timeout(LEASE_LENGTH, self.happened.notified()).await;
                 }
                 Err(Unreadable::NotInSync | Unreadable::NoLease(_)) => self.hold(&mut until).await?,
             }
