@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -108,6 +108,16 @@ impl Notify {
     pub async fn notified(&self) {
         let mut waiter = Waiter { notify: self, began: None };
         std::future::poll_fn(|context| waiter.poll(context)).await;
+    }
+
+    /// Waits for the next `notify` of this or of the other one.
+    pub async fn notified_or(&self, other: &Notify) {
+        let (mut this, mut other) = (pin!(self.notified()), pin!(other.notified()));
+        std::future::poll_fn(|context| match this.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => other.as_mut().poll(context),
+        })
+        .await;
     }
 
     /// Begins a wait: its number, and the calls of `notify` until now.
@@ -257,8 +267,6 @@ impl Drop for Ungranted<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-
     use super::*;
 
     fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
@@ -298,6 +306,18 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_for_one_of_two_ends_with_either() {
+        let (first, second) = (Notify::new(), Notify::new());
+        for notify in [&first, &second] {
+            let mut wait = pin!(first.notified_or(&second));
+            assert!(poll(wait.as_mut()).is_pending());
+            notify.notify();
+            assert!(poll(wait.as_mut()).is_ready());
+        }
+        assert!(first.waiting.borrow().is_empty() && poll(pin!(first.notified())).is_pending());
+    }
+
+    #[test]
     fn notify_is_remembered_once() {
         let notify = Notify::new();
         notify.notify();
@@ -334,10 +354,6 @@ mod tests {
 
 #[cfg(test)]
 mod notify_tests {
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-
     use super::*;
 
     #[test]
