@@ -62,7 +62,8 @@ impl SliceCopy {
         while self.may_wait() {
             match self.try_lock(&range, until).await {
                 Ok(Some(lock)) => return Ok(lock),
-                Ok(None) => self.hold(&mut hold).await?,
+                // Another member may not act in this epoch yet.
+                Ok(None) => self.try_again(&mut hold).await?,
                 Err(rt::Elapsed) => break,
             }
         }

@@ -41,7 +41,8 @@ use super::progress::{self, SliceSync};
 use super::view::SliceView;
 use crate::data::Order;
 
-/// How often a command that waits for a lease checks again, where nothing else wakes it.
+/// The pause before another attempt at what other nodes or the disk decide: they do not notify this copy.
+/// Hosts' commands wait meanwhile, but only after a failure, and for [`super::HOLD_MAX`] at most.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// One copy of one slice; see the module.
@@ -66,7 +67,8 @@ pub struct SliceCopy {
     untrusted: Cell<bool>,
     /// Reads that wait until the other members confirm them.
     confirming: RefCell<Confirming>,
-    /// Notified when something happens that a command may wait for.
+    /// Notified when something happens that a command may wait for, except leases that come
+    /// ([`Copies::leased`]).
     pub(super) happened: Notify,
     /// Whether this copy is ticked: see [`SliceCopy::wake`].
     awake: Cell<bool>,

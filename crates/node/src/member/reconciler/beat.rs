@@ -12,7 +12,6 @@ use link::{DOUBT, Link, SILENCE};
 use replica::{LEASE_LENGTH, NodeId, SILENCE_MAX};
 
 use super::Reconciler;
-use crate::copies::core::{Copies, leave_on_every_core};
 use crate::copies::message::Heartbeat;
 
 /// How often a node requests leases: ten times in the length of a lease.
@@ -144,8 +143,7 @@ impl Reconciler {
                 if !self.copies.leases().holds(now, from) {
                     self.hurry();
                 }
-                // It matters only to what runs there, twenty times a second with two other nodes.
-                leave_on_every_core(move || Copies::current().grant(from, grant));
+                self.copies.hand_out(from, grant);
             }
         }
     }
