@@ -14,7 +14,7 @@ mod room;
 mod sending;
 
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use self::confirming::Confirming;
 use self::disk::{know_lost, read_map};
 use self::locking::Locking;
 use self::lost::{LooksForLost, lost_units};
-use self::repair::Repairs;
+use self::repair::{Repairs, Rewrites};
 use self::room::Shortage;
 use super::Address;
 use super::budget::Restraint;
@@ -97,7 +97,7 @@ pub struct SliceCopy {
     /// Rewrites of bad blocks.
     pub(super) repairs: Repairs,
     /// The disk's blocks that are being rewritten as a whole, for writes of parts of them.
-    merging: RefCell<BTreeSet<u64>>,
+    merging: Rewrites,
     /// When to ask other copies for lost blocks.
     looks_for_lost: LooksForLost,
     /// The lost blocks as last reported; `None`: nothing has been reported yet.
@@ -189,7 +189,7 @@ impl SliceCopy {
             shortage: Shortage::default(),
             fetches: Fetches::new(first_number),
             repairs: Repairs::default(),
-            merging: RefCell::default(),
+            merging: Rewrites::default(),
             looks_for_lost: LooksForLost::default(),
             reported_lost: RefCell::default(),
         }))
