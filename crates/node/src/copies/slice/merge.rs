@@ -213,7 +213,10 @@ impl SliceCopy {
             match still {
                 Ok(true) => {}
                 Ok(false) => {
-                    rt::sleep(LOOK_AGAIN).await;
+                    // Most often, the bits of the block are on their way to the disk. If hosts write there,
+                    // this is a pause.
+                    let may_write = || !matches!(self.replica.borrow().still_around(id, &around), Ok(false));
+                    let _ = rt::timeout(LOOK_AGAIN, self.happened.until(may_write)).await;
                     continue;
                 }
                 Err(NotAround::Over) => return Merged::Ended,
@@ -260,6 +263,7 @@ impl SliceCopy {
                 None => {
                     let mut fetched = pin!(self.fetch(offset.0..offset.0 + len.0, HOST_WAITS));
                     let data = loop {
+                        // Not at once: after that, this disk has to try the bad block again.
                         match rt::timeout(LOOK_AGAIN, fetched.as_mut()).await {
                             Ok(fetched) => break fetched?,
                             Err(rt::Elapsed) if self.replica.borrow().has_moved(around) => {
