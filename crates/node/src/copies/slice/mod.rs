@@ -43,7 +43,7 @@ use crate::data::Order;
 
 /// The pause before another attempt at what other nodes or the disk decide: they do not notify this copy.
 /// Hosts' commands wait meanwhile, but only after a failure, and for [`super::HOLD_MAX`] at most.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// One copy of one slice; see the module.
 ///
