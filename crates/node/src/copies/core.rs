@@ -33,8 +33,8 @@ use crate::member::Reconciler;
 use crate::shard::Shard;
 use crate::yielding::{ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN};
 
-/// How often a core lets its resyncs continue that wait for their rate.
-const SYNC_EVERY: Duration = Duration::from_millis(5);
+/// How long a core lets its resyncs wait for their rate at least: what they may give is given together.
+const SYNC_PAUSE: Duration = Duration::from_millis(5);
 
 /// How often a core wakes that has nothing to do. In debug builds it checks then that this is so.
 const TAKE_EVERY: Duration = if cfg!(debug_assertions) { replica::TICK } else { Duration::from_secs(1) };
@@ -350,10 +350,13 @@ impl Copies {
         let mut first = 0;
         loop {
             first += 1;
-            if !self.go_on_syncing(first) {
+            let wait = if self.go_on_syncing(first) {
+                self.pace().wait(rt::now())
+            } else {
                 self.syncs_wait.notified().await;
-            }
-            rt::sleep(SYNC_EVERY).await;
+                Duration::ZERO
+            };
+            rt::sleep(wait.max(SYNC_PAUSE)).await;
         }
     }
 
