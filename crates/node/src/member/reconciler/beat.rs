@@ -128,6 +128,9 @@ impl Reconciler {
                     (peer.heard, peer.life) = (Some(now), Some(request.incarnation));
                     peer.reached = Some(reached);
                 }
+                if !was_heard {
+                    self.applied.notify();
+                }
                 if self.denies_leases(from, request.incarnation) {
                     return;
                 }

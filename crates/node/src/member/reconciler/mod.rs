@@ -115,7 +115,8 @@ pub struct Reconciler {
     opened: Notify,
     /// Notified when there is something to do before the next look.
     work: Notify,
-    /// Notified when the record has changed and copies act by it.
+    /// Notified when the record has changed and copies act by it, when a node is heard that was not, and when
+    /// this node is about to stop.
     applied: Notify,
     /// Open questions by number: which node was asked, and what waits for its answer. No number is used
     /// again, so a late answer reaches no other question.
@@ -453,7 +454,8 @@ impl Reconciler {
         self.copies.leases().applied()
     }
 
-    /// Waits until `is_so` holds by the record, as this node acts by it; `false`: it did not in time.
+    /// Waits until `is_so` holds by the record, as this node acts by it, and by the nodes that it hears;
+    /// `false`: it did not in time.
     pub async fn until(&self, deadline: Duration, is_so: impl Fn() -> bool) -> bool {
         rt::timeout(deadline, self.applied.until(is_so)).await.is_ok()
     }
