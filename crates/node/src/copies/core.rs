@@ -60,7 +60,7 @@ pub struct Copies {
     /// On core 0: notified when leases of any core are void before they expire, and must be requested again.
     pub(crate) leases_void: Notify,
     /// Notified when a lease has come to this core, or another one counts.
-    pub(super) leased: Notify,
+    pub(crate) leased: Notify,
     /// Whether this core has asked to be woken for the next lease: see [`Copies::want_lease`].
     wants_lease: Cell<bool>,
     /// On core 0: the cores that have asked for that.

@@ -82,9 +82,8 @@ use crate::copies::refused::Refused;
 use crate::copies::split_brain::{ForkRecord, PolicyEntry};
 use crate::copies::verification::VerificationEntry;
 
-/// How long a new volume takes to serve at most if all is well, and how often the reconciler checks.
+/// How long a new volume takes to serve at most if all is well.
 const SERVES_WITHIN: Duration = Duration::from_secs(3);
-const SERVES_EVERY: Duration = Duration::from_millis(20);
 
 /// How long a change of the record may take.
 pub const RECORD_DEADLINE: Duration = Duration::from_secs(5);
@@ -115,6 +114,8 @@ pub struct Reconciler {
     opened: Notify,
     /// Notified when there is something to do before the next look.
     work: Notify,
+    /// Notified when a volume with a copy here changes, or the record, even if copies do not act by it yet.
+    stirred: Notify,
     /// Notified when the record has changed and copies act by it, when a node is heard that was not, and when
     /// this node is about to stop.
     applied: Notify,
@@ -287,6 +288,7 @@ impl Reconciler {
             queued: RefCell::default(),
             opened: Notify::new(),
             work: Notify::new(),
+            stirred: Notify::new(),
             applied: Notify::new(),
             questions: RefCell::default(),
             last_question: Cell::new(0),
@@ -465,14 +467,16 @@ impl Reconciler {
     /// The nodes must grant each other leases first. The wait ends after the time that this takes if all is
     /// well.
     pub async fn until_serves(&self, id: VolumeId) {
-        let until = rt::now() + SERVES_WITHIN;
         let waits = || {
             let volume = self.volume(id);
             volume.is_some_and(|volume| volume.entry.copy_on(self.me()).is_some() && !volume.serving)
         };
-        while waits() && rt::now() < until {
-            rt::sleep(SERVES_EVERY).await;
-        }
+        let served = async {
+            while waits() {
+                self.stirred.notified_or(&self.copies.leased).await;
+            }
+        };
+        let _ = rt::timeout(SERVES_WITHIN, served).await;
         self.show_paths().await;
     }
 
