@@ -33,7 +33,7 @@ const ONE_IN: u64 = 3;
 /// Of the parts that rot, one in this many becomes unreadable; the others change.
 const UNREADABLE_ONE_IN: u64 = 3;
 /// Longest time until all is repaired. Some disks take 60 ms for a read, and hosts' writes overtake repairs.
-const REPAIRED_WITHIN: Duration = Duration::from_secs(90);
+const REPAIRED_WITHIN: Duration = Duration::from_secs(300);
 /// Longest time until a node that was killed is in sync again.
 const BACK_WITHIN: Duration = Duration::from_secs(90);
 /// Longest time from an answered write until each copy's disk has it.
