@@ -35,6 +35,8 @@ pub enum UnitAttention {
     ModeParametersChanged,
     /// A target port group changed its state.
     AccessStateChanged,
+    /// The unit's content was replaced: it was restored to a snapshot.
+    ContentReplaced,
     /// The size of the unit changed.
     CapacityChanged,
     /// The space for blocks that the unit may still have to store is running out: the threshold with this
@@ -60,6 +62,7 @@ impl UnitAttention {
             UnitAttention::RegistrationsPreempted => code::REGISTRATIONS_PREEMPTED,
             UnitAttention::ModeParametersChanged => code::MODE_PARAMETERS_CHANGED,
             UnitAttention::AccessStateChanged => code::ASYMMETRIC_ACCESS_STATE_CHANGED,
+            UnitAttention::ContentReplaced => code::NOT_READY_TO_READY_CHANGE_MEDIUM_MAY_HAVE_CHANGED,
             UnitAttention::CapacityChanged => code::CAPACITY_DATA_HAS_CHANGED,
             UnitAttention::SoftThreshold(_) => code::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED,
             UnitAttention::InquiryChanged => code::INQUIRY_DATA_HAS_CHANGED,
