@@ -31,6 +31,8 @@ pub struct Snapshot {
 pub enum SnapshotState {
     /// It is being taken. It may still be refused.
     Preparing,
+    /// Volumes are being restored to another snapshot. This one has what they were before.
+    Restoring,
     /// It exists.
     Complete,
     /// It was deleted, or could not be taken. Copies of nodes that are down may still have it.

@@ -170,6 +170,7 @@ fn shown(snapshot: &Snapshot) -> String {
 fn state(state: SnapshotState) -> &'static str {
     match state {
         SnapshotState::Preparing => "preparing",
+        SnapshotState::Restoring => "restoring",
         SnapshotState::Complete => "complete",
         SnapshotState::Deleting => "deleting",
     }

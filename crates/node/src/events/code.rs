@@ -85,6 +85,7 @@ codes! {
     VOLUME_CONVERTED = "volume_converted", Info;
     SNAPSHOT_CREATED = "snapshot_created", Info;
     SNAPSHOT_DELETED = "snapshot_deleted", Info;
+    SNAPSHOT_RESTORED = "snapshot_restored", Info;
     VOLUME_UNAVAILABLE = "volume_unavailable", Critical, "run `ursa volume show` for the cause";
     VOLUME_AVAILABLE = "volume_available", Info;
 

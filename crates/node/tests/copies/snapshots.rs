@@ -48,6 +48,7 @@ impl Cluster {
             volumes,
             pause_us: 0,
             held: false,
+            restores: None,
         };
         self.control(0, move |control| async move {
             let transaction = Reconciler::transaction().put(&entry.key(), json(&entry));
@@ -447,6 +448,7 @@ fn deleted_snapshots_of_a_node_that_is_down_keep_no_others_waiting() {
                 volumes: vec![of.clone()],
                 pause_us: 0,
                 held: false,
+                restores: None,
             };
             transaction = transaction.put(&entry.key(), json(&entry));
         }

@@ -301,6 +301,8 @@ mod tests {
             paused: BTreeMap::new(),
             space: Default::default(),
             compression: Default::default(),
+            restoring: None,
+            restored: None,
         };
         let sync = CopySync {
             total_bytes: 400,

@@ -1,0 +1,56 @@
+//! What cores hold back because the record says so: resyncs that are paused, and hosts of volumes that are
+//! being restored (`docs/why/snapshots.md`, *Restoring*).
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use proto::scsi::{Abort, Affected, Notice, UnitAttention};
+use store::VolumeId;
+
+use super::Reconciler;
+use crate::attach::unit::install_on_all_cores;
+use crate::copies::core::{Copies, HeldBack};
+use crate::copies::entry::VolumeEntry;
+use crate::shard::on_all_cores;
+
+/// What the cores know of that, and what hosts have yet to know.
+#[derive(Default)]
+pub(super) struct Restores {
+    held_back: RefCell<HeldBack>,
+    /// Volumes that were restored, of which hosts were not told.
+    untold: RefCell<BTreeSet<VolumeId>>,
+}
+
+impl Restores {
+    /// Notes a change of a volume's entry.
+    pub(super) fn note(&self, id: VolumeId, before: &VolumeEntry, now: &VolumeEntry) {
+        if before.restored != now.restored {
+            self.untold.borrow_mut().insert(id);
+        }
+    }
+}
+
+impl Reconciler {
+    /// Has all cores hold back what the record says, and nothing else.
+    ///
+    /// It runs before a slice is opened, or acts in something new, so that nothing begins in between. The
+    /// sessions of a volume that was restored get a unit attention before they may continue.
+    pub(super) async fn hold_back(&self) {
+        let untold = std::mem::take(&mut *self.restores.untold.borrow_mut());
+        for id in untold {
+            let notice = Notice { to: Affected::All, attention: UnitAttention::ContentReplaced };
+            install_on_all_cores(id, None, vec![notice], Abort::NONE).await;
+        }
+        let restoring = {
+            let volumes = self.volumes.borrow();
+            let restoring = volumes.values().filter(|kept| kept.entry.restoring.is_some());
+            restoring.map(|kept| kept.entry.number).collect()
+        };
+        let held = HeldBack { paused: self.paused(), restoring };
+        if *self.restores.held_back.borrow() == held {
+            return;
+        }
+        self.restores.held_back.borrow_mut().clone_from(&held);
+        on_all_cores(move || async move { Copies::current().hold_back(held) }).await;
+    }
+}
