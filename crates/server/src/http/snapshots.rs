@@ -1,5 +1,7 @@
 //! Snapshots of volumes.
 
+pub(super) mod restoring;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
