@@ -308,9 +308,8 @@ async fn stop_and_decide(reconciler: &Rc<Reconciler>, entry: &SnapshotEntry) -> 
     for prepared in rt::join_all(prepare).await {
         prepared?;
     }
-    let began = rt::now();
+    let (stopped, began) = stop_hosts(reconciler, number).await?;
     let until = began + HOLD_MAX;
-    let stopped = stop_hosts(reconciler, number).await?;
     let volumes = found(reconciler, &stopped)?;
     if let Some(other) = volumes.iter().find(|of| of.entry.restoring != Some(number)) {
         return Err(not_restored(&other.entry.name, SnapshotObstacle::Changed));
@@ -416,8 +415,8 @@ fn undecided(reconciler: &Reconciler, number: u32) -> Result<(SnapshotEntry, Res
     Ok((entry, restores, revision))
 }
 
-/// Has the record stop all hosts of the volumes. Returns its entry then.
-async fn stop_hosts(reconciler: &Reconciler, number: u32) -> Result<SnapshotEntry> {
+/// Has the record stop all hosts of the volumes. Returns the restore's entry then, and when that began.
+async fn stop_hosts(reconciler: &Reconciler, number: u32) -> Result<(SnapshotEntry, Instant)> {
     let mut tries = 0;
     loop {
         tries += 1;
@@ -427,6 +426,11 @@ async fn stop_hosts(reconciler: &Reconciler, number: u32) -> Result<SnapshotEntr
         let gone = || ControlError::not_found("snapshot", &restores.snapshot.to_string());
         let (snapshot, of_snapshot) = snapshot.ok_or_else(gone)?;
         let volumes = found(reconciler, &entry)?;
+        if let Some(sole) = volumes.iter().find(|of| of.entry.sole && tries < TRIES_MAX) {
+            // Its node has changed that, and this one has not followed yet.
+            reconciler.until_changed(AGAIN_AFTER, &sole.key, Some(sole.revision)).await;
+            continue;
+        }
         let mut next = SnapshotEntry { restores: Some(Restores { stopped: true, ..restores }), ..entry };
         let mut transaction = Reconciler::transaction()
             .expect(&next.key(), Some(revision))
@@ -443,8 +447,9 @@ async fn stop_hosts(reconciler: &Reconciler, number: u32) -> Result<SnapshotEntr
             let stopped = VolumeEntry { restoring: Some(number), epoch: entry.epoch + 1, ..entry };
             transaction = transaction.expect(&key, Some(revision)).put(&key, json(&stopped));
         }
+        let began = rt::now();
         match reconciler.commit(transaction.put(&next.key(), json(&next))).await {
-            Ok(()) => return Ok(next),
+            Ok(()) => return Ok((next, began)),
             Err(ClusterError::Conflict(key)) if tries < TRIES_MAX => {
                 reconciler.until_changed(AGAIN_AFTER, &key, reconciler.revision_of(&key)).await;
             }
