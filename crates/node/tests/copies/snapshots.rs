@@ -1,5 +1,7 @@
 //! Snapshots of sets of volumes: one instant on all copies, and everywhere or nowhere whatever crashes.
 
+mod restores;
+
 use super::set_back::with_image_of_yesterday;
 use super::*;
 
