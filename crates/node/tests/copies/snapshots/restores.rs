@@ -159,7 +159,7 @@ fn crash_while_restoring(seed: u64) {
         let is_open = matches!(restored, Err(ControlError::RestoreUnfinished(_) | ControlError::Cluster(_)));
         told.set((!is_open).then_some(restored.is_ok()));
     }));
-    cluster.world.run_for(Duration::from_micros(rng.below(16_000)));
+    cluster.world.run_for(Duration::from_micros(rng.below(40_000)));
     let crashed = rng.below(2) as usize;
     cluster.world.crash(cluster.servers[crashed]);
     cluster.world.run_for(Duration::from_secs(rng.below(8)));
