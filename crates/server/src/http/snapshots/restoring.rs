@@ -115,7 +115,7 @@ fn planned(
             .push(format!("node {node} did not answer, and may have sessions of hosts that use the volumes"));
     }
     steps.extend(users.iter().cloned());
-    steps.push("hosts wait meanwhile, and are told that the content has changed (unit attention)".into());
+    steps.push("hosts wait meanwhile, and get a unit attention: the content has changed".into());
     steps.push(match discards {
         true => "what the volumes are now is lost".into(),
         false => "what the volumes are now is kept as a snapshot".into(),
