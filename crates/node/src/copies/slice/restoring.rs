@@ -55,16 +55,13 @@ impl SliceCopy {
                 return Err(SnapshotObstacle::Changed);
             }
             self.tell(Replica::begin_restore);
-            match self.layout.restore_snapshot(snapshot, restore).await {
-                Ok(()) => {}
-                Err(error) => {
-                    tracing::error!(copy = %self.address, %error, "a copy could not be restored");
-                    // A file system that is full has room again one day.
-                    if !matches!(error, SnapshotError::Slice(SliceError::Full)) {
-                        self.give_up_disk(DiskFault::Write);
-                    }
-                    return Err(error.into());
+            if let Err(error) = self.layout.restore_snapshot(snapshot, restore).await {
+                tracing::error!(copy = %self.address, %error, "a copy could not be restored");
+                // A file system that is full has room again one day.
+                if !matches!(error, SnapshotError::Slice(SliceError::Full)) {
+                    self.give_up_disk(DiskFault::Write);
                 }
+                return Err(error.into());
             }
             let lost = lost_units(&self.layout.lost());
             self.tell(|replica| replica.handle_restored(lost));
