@@ -370,3 +370,96 @@ fn a_volume_that_has_grown_keeps_its_size() {
     assert_eq!(cluster.holds(1, behind..behind + 2), [0]);
     assert_eq!(cluster.shown(0).unwrap().entry.size, larger.0);
 }
+
+/// What a host has tried to write, by block.
+type Tried = Rc<RefCell<BTreeMap<u64, BTreeSet<u64>>>>;
+
+/// Writes to blocks in turn, each time another number and through any node, whatever the answer is.
+async fn write_anyhow(portals: Vec<SocketAddr>, stops: Rc<Cell<bool>>, tried: Tried, mut rng: Rng) {
+    let mut number = 10;
+    while !stops.get() {
+        let portal = portals[rng.below(portals.len() as u64) as usize];
+        let Some(session) = log_in(portal, "host").await else {
+            rt::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        for _ in 0..20 {
+            number += 1;
+            let lba = number % BLOCKS.end;
+            tried.borrow_mut().entry(lba).or_default().insert(number);
+            if write(&session, lba, number).await.is_err() || stops.get() {
+                break;
+            }
+            rt::sleep(Duration::from_micros(rng.below(5000))).await;
+        }
+    }
+}
+
+/// Restores a volume again and again while a host writes, and nodes crash and are cut off.
+fn restores_whatever_fails(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let cluster = Cluster::new(seed, 3, 2);
+    cluster.add_volume(VolumeKind::Log, 3);
+    cluster.fill(0, BLOCKS, 1);
+    cluster.take(0, &[NAME], "first").unwrap();
+    cluster.fill(0, BLOCKS, 2);
+    let (stops, tried) = (Rc::new(Cell::new(false)), Tried::default());
+    let (portals, client) = (cluster.portals(), cluster.client("host"));
+    let (stops_too, tried_too, its_rng) = (Rc::clone(&stops), Rc::clone(&tried), Rng::new(rng.next()));
+    let host = cluster
+        .world
+        .spawn_on(client, CoreId(0), move || write_anyhow(portals, stops_too, tried_too, its_rng));
+    let mut down: Option<usize> = None;
+    for _ in 0..8 {
+        cluster.world.run_for(Duration::from_millis(rng.below(2000)));
+        let index = rng.below(3) as usize;
+        if down != Some(index) {
+            let spec = spec("first", rng.one_in(2));
+            drop(cluster.world.spawn_on(cluster.servers[index], CoreId(0), move || async move {
+                if let Some(control) = Control::try_current() {
+                    let _ = control.restore_snapshot(spec).await;
+                }
+            }));
+            cluster.world.run_for(Duration::from_micros(rng.below(40_000)));
+        }
+        let (one, other) = (rng.below(3) as usize, rng.below(3) as usize);
+        match rng.below(4) {
+            0 | 1 if down.is_none() => {
+                cluster.world.crash(cluster.servers[one]);
+                down = Some(one);
+            }
+            2 if one != other => cluster.world.cut(cluster.servers[one], cluster.servers[other]),
+            _ => cluster.world.heal_all(),
+        }
+        if let Some(index) = down.filter(|_| rng.one_in(2)) {
+            cluster.start(index);
+            down = None;
+        }
+    }
+    cluster.world.heal_all();
+    if let Some(index) = down {
+        cluster.start(index);
+    }
+    cluster.wait_until_all_serve();
+    cluster.wait_until_in_sync(0, 3);
+    stops.set(true);
+    cluster.world.wait_for(host).unwrap();
+    cluster.world.run_for(Duration::from_secs(40));
+    assert_eq!(cluster.shown(0).unwrap().entry.restoring, None, "hosts are stopped for good");
+    let known = cluster.snapshots(0);
+    assert!(known.iter().all(|(_, state)| *state == SnapshotState::Complete), "{known:?}");
+    for index in 1..3 {
+        assert_eq!(cluster.checksum(0), cluster.checksum(index), "the copy on node {} differs", index + 1);
+    }
+    for lba in BLOCKS {
+        let found = cluster.holds(2, lba..lba + 1);
+        let is_possible =
+            found[0] == 1 || tried.borrow().get(&lba).is_some_and(|all| all.contains(&found[0]));
+        assert!(is_possible || found[0] == 2, "block {lba} is {}", found[0]);
+    }
+}
+
+#[test]
+fn copies_are_equal_after_restores_whatever_fails() {
+    each_seed(12, restores_whatever_fails);
+}
