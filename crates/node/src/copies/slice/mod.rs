@@ -550,6 +550,10 @@ impl SliceCopy {
     ///
     /// Returns whether more could be given.
     pub fn goes_on_syncing(self: &Rc<Self>) -> bool {
+        if self.restoring.get() {
+            // What is given now may be what the copy was, or clear what is being noted as missing.
+            return false;
+        }
         let region = u64::from(Geometry::REGION_BYTES);
         let copies = Copies::current();
         let to = copies.receivers(self.address.volume);
