@@ -138,6 +138,17 @@ mod tests {
         assert_eq!(told, [0x2900, 0x2a09, 0x2a01]);
     }
 
+    /// NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED: initiators look at the unit again.
+    #[test]
+    fn replaced_content_is_reported_once_as_a_medium_that_may_have_changed() {
+        let mut attentions = Attentions::default();
+        attentions.add(UnitAttention::ContentReplaced);
+        attentions.add(UnitAttention::CapacityChanged);
+        attentions.add(UnitAttention::ContentReplaced);
+        let told: Vec<_> = std::iter::from_fn(|| attentions.take()).map(|a| a.sense().code).collect();
+        assert_eq!(told, [0x2800, 0x2a09]);
+    }
+
     /// INFORMATION is the offset of the threshold's descriptor in the Logical Block Provisioning mode page.
     #[test]
     fn the_last_of_several_thresholds_is_reported() {
