@@ -5,6 +5,8 @@
 //! this copy to do: nothing that was read before counts any more, and copies that are not in sync, which keep
 //! their former content, miss everything.
 
+use std::ops::Range;
+
 use crate::message::LostUnits;
 use crate::{Blocks, Slots};
 
@@ -30,16 +32,21 @@ impl Replica {
         self.unread.clear();
         // What they were given by now is the former content.
         self.sources = Default::default();
+    }
+
+    /// Notes that the copies that are not in sync miss these regions. It counts once
+    /// [`Replica::has_noted_absent`] says so.
+    pub fn note_absent(&mut self, regions: Range<u64>) {
         let absent = self.absent();
         if !absent.is_empty() {
-            self.map.mark(0..self.geometry.regions(), absent);
+            self.map.mark(regions, absent);
         }
     }
 
-    /// Whether the disk has noted that the copies that are not in sync miss everything.
-    pub fn has_noted_absent(&self) -> bool {
+    /// Whether the disk has noted that.
+    pub fn has_noted_absent(&self, regions: Range<u64>) -> bool {
         let absent = self.absent();
-        absent.is_empty() || self.map.is_durable(0..self.geometry.regions(), absent)
+        absent.is_empty() || self.map.is_durable(regions, absent)
     }
 
     fn absent(&self) -> Slots {
@@ -87,14 +94,16 @@ mod tests {
 
     #[test]
     fn a_copy_outside_misses_everything() {
+        let regions = || 0..GEOMETRY.regions();
         let mut replica = alone();
         carry_out(&mut replica);
         assert_eq!(replica.map().count(slot(1)), 0);
         replica.handle_restored(LostUnits::new());
+        replica.note_absent(regions());
         assert_eq!(replica.map().count(slot(1)), GEOMETRY.regions());
-        assert!(!replica.has_noted_absent(), "the disk does not know that yet");
+        assert!(!replica.has_noted_absent(regions()), "the disk does not know that yet");
         carry_out(&mut replica);
-        assert!(replica.has_noted_absent());
+        assert!(replica.has_noted_absent(regions()));
     }
 
     #[test]
@@ -103,7 +112,8 @@ mod tests {
         let mut replica = Replica::new(slot(0), LIFE, GEOMETRY, DirtyMap::new(GEOMETRY.regions()));
         replica.activate(Activation { config: two, kept: false });
         replica.handle_restored(LostUnits::new());
-        assert!(replica.map().count(slot(1)) == 0 && replica.has_noted_absent());
+        replica.note_absent(0..GEOMETRY.regions());
+        assert!(replica.map().count(slot(1)) == 0 && replica.has_noted_absent(0..GEOMETRY.regions()));
     }
 
     #[test]

@@ -40,8 +40,9 @@ const NAME_CHARS: usize = 32;
 
 /// How long a node may take to restore its copies before it is asked again: it continues meanwhile.
 const RESTORE_DEADLINE: Duration = Duration::from_secs(2);
-/// After which pause a step is tried again.
+/// After which pause a step is tried again, and how long the pauses become.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+const AGAIN_MAX: Duration = Duration::from_millis(500);
 /// How often a copy looks whether it acts in the epoch in which hosts are stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// For how long one node tries to complete a restore. After that, whoever looks after snapshots does.
@@ -326,7 +327,7 @@ async fn stop_and_decide(reconciler: &Rc<Reconciler>, entry: &SnapshotEntry) -> 
 /// # Errors
 /// [`ControlError::RestoreUnfinished`]: not in time.
 pub(super) async fn complete(reconciler: &Rc<Reconciler>, number: u32, began: Option<Instant>) -> Result<()> {
-    let until = rt::now() + COMPLETE_WITHIN;
+    let (until, mut pause) = (rt::now() + COMPLETE_WITHIN, AGAIN_AFTER);
     loop {
         let decided = numbered(reconciler, number);
         let decided = decided.filter(|(entry, _)| entry.state == SnapshotState::Restoring);
@@ -336,7 +337,8 @@ pub(super) async fn complete(reconciler: &Rc<Reconciler>, number: u32, began: Op
         if rt::now() >= until || reconciler.is_stopping() {
             return Err(ControlError::RestoreUnfinished(entry.name));
         }
-        reconciler.until_changed(AGAIN_AFTER, &entry.key(), Some(revision)).await;
+        reconciler.until_changed(pause, &entry.key(), Some(revision)).await;
+        pause = (pause * 2).min(AGAIN_MAX);
     }
 }
 
@@ -577,7 +579,7 @@ fn copies_on_core(volumes: &[(VolumeId, u64)]) -> Result<Vec<(VolumeId, u64, Rc<
 
 /// Checks that a copy is in sync in the epoch with which a step comes.
 fn check_acts(id: VolumeId, epoch: u64, copy: &SliceCopy) -> Result<(), Failed> {
-    match copy.in_sync_config().is_some_and(|config| config.epoch.0 == epoch) {
+    match copy.acts_in(epoch) {
         true => Ok(()),
         false => Err((id, Some(SnapshotObstacle::Changed))),
     }
@@ -604,8 +606,8 @@ async fn settle_on_core(volumes: &[(VolumeId, u64)], until: Instant) -> Result<(
 async fn restore_on_core(volumes: &[(VolumeId, u64)], snapshot: u64, restore: u64) -> Result<(), Failed> {
     let copies = copies_on_core(volumes)?;
     let all = copies.iter().map(|(id, epoch, copy)| async move {
-        check_acts(*id, *epoch, copy)?;
-        copy.restore(snapshot, restore).await.map_err(|obstacle| (*id, Some(obstacle)))?;
+        let restored = copy.restore(*epoch, snapshot, restore).await;
+        restored.map_err(|obstacle| (*id, Some(obstacle)))?;
         check_acts(*id, *epoch, copy)
     });
     rt::join_all(all).await.into_iter().collect()
