@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
-import { WIDTHS, lookAtAll, looksWrong, openPage, shoot, startBrowser, tellOf } from './browser'
+import { SCREENS, WIDTHS, lookAtAll, looksWrong, openPage, shoot, startBrowser, tellOf } from './browser'
 import { BINARY, Cluster, expectStatus, until } from './cluster'
 
 const [LIGHT] = WIDTHS
@@ -171,7 +171,7 @@ it('shows volumes and pools of all nodes, and changes them', async () => {
   const copies = async () => (await cluster.node(1).ask('GET', '/v1/volumes/distant')).body?.copies ?? []
   await until('it has a copy on node 1', async () => (await copies()).length === 3 && (await copies()).every((copy: { state: string }) => copy.state === 'in_sync'))
   await page.getByLabel('Remove copy').check()
-  await field(/^Of node$/).click()
+  await field(/^Node$/).click()
   await page.getByRole('option', { name: /^n1/ }).click()
   await button('Remove copy').click()
   await until('it has none there', async () => (await copies()).length === 2)
@@ -218,7 +218,7 @@ it('shows the role of an address, and reserves one for data', async () => {
   await networks.getByText(`${address} (replication)`).waitFor()
   await until('other nodes know of it', async () => (await roles())[address] === 'replication')
   await go('#/volumes/mail/copies')
-  await page.getByRole('region', { name: 'Partners and links' }).getByText(`${address} (replication)`).waitFor()
+  await page.getByRole('region', { name: 'Nodes and links' }).getByText(`${address} (replication)`).waitFor()
   await go('#/nodes')
   await keep(/^All links/)
   await said(`ursa node link 1 ${address} --for all`)
@@ -510,7 +510,7 @@ it('rebuilds a copy in another pool of its node', async () => {
   expectStatus(await cluster.node(2).ask('POST', '/v1/pools', { name: 'second', disks: [{ path: file, size: 2 ** 30 }] }))
   await go('#/volumes/mail/copies')
   await page.getByLabel('Rebuild copy on its node').check()
-  await field(/^Of node$/).click()
+  await field(/^Node$/).click()
   await page.getByRole('option', { name: /^n2/ }).click()
   await field(/^Pool on that node$/).click()
   await page.getByRole('option', { name: /^second: / }).click()
@@ -525,6 +525,71 @@ it('rebuilds a copy in another pool of its node', async () => {
   })
   const pools: { name: string; volumes: number }[] = (await cluster.node(2).ask('GET', '/v1/pools')).body.items
   expect(pools.find((pool) => pool.name === 'second')?.volumes).toBe(1)
+})
+
+it('takes snapshots of several volumes, keeps one and deletes others', async () => {
+  const ask = async (method: string, path: string, body?: unknown) => expectStatus(await cluster.node(1).ask(method, path, body)).body
+  for (const name of ['ledger', 'journal']) {
+    await ask('POST', '/v1/volumes', { name, size: 64 * 2 ** 20, kind: 'log', nodes: [1, 2], map: false })
+    await until('its copies are in sync', async () => (await ask('GET', `/v1/volumes/${name}`)).copies.every((copy: { state: string }) => copy.state === 'in_sync'))
+  }
+  await go('#/volumes/mail')
+  await said('ursa volume convert mail --kind log')
+  await go('#/volumes/ledger')
+  await said('No snapshots of this volume.')
+  await button('Take snapshot').click()
+  await field(/^Name/).fill('7')
+  await said(/^A name cannot consist of digits only/)
+  await field(/^Name/).fill('before-upgrade')
+  await field('Volumes').click()
+  await page.getByRole('option', { name: 'mail (thick)' }).click()
+  await said('mail: only log volumes have snapshots')
+  expect(await button('Take').isDisabled()).toBe(true)
+  await shoot(page, 'take-snapshot-of-thick')
+  await field('Volumes').press('Backspace')
+  await page.getByRole('option', { name: 'journal' }).click()
+  await said('ursa snapshot create ledger,journal --name before-upgrade')
+  await button('Take').click()
+  await page.getByRole('heading', { name: 'before-upgrade', exact: true }).waitFor()
+  for (const name of ['ledger', 'journal']) {
+    for (const number of [1, 2]) await page.getByRole('row', { name: new RegExp(`^${name} .*n${number} \\(node ${number}\\) has it`) }).waitFor()
+  }
+  const taken = await ask('GET', '/v1/snapshots/before-upgrade')
+  expect([taken.state, taken.held, taken.volumes.map((of: { volume: string }) => of.volume).sort()]).toEqual(['complete', false, ['journal', 'ledger']])
+
+  await button('Hold').click()
+  await said('ursa snapshot hold before-upgrade')
+  await button('Put on hold').click()
+  await said('yes, it cannot be deleted')
+  expect(await button('Delete').getAttribute('title')).toBe('It is on hold: release it first.')
+  expect((await cluster.node(1).ask('DELETE', '/v1/snapshots/before-upgrade')).body.code).toBe('snapshot_held')
+
+  for (const name of ['daily-1', 'daily-2']) await ask('POST', '/v1/snapshots', { name, volumes: ['ledger'] })
+  await go('#/snapshots')
+  const select = (name: string) => page.getByRole('checkbox', { name: `Select ${name}`, exact: true })
+  for (const name of ['daily-1', 'daily-2']) await select(name).check()
+  expect(await select('before-upgrade').isDisabled()).toBe(true)
+  await button('Delete selected (2)').click()
+  for (const name of ['daily-1', 'daily-2']) await said(new RegExp(`^snapshot ${name} of volume ledger is deleted`))
+  await said('ursa snapshot delete daily-2 daily-1')
+  expect(await button('Delete snapshots').isDisabled()).toBe(true)
+  await shoot(page, 'delete-snapshots')
+  await page.getByRole('textbox').last().fill('2 snapshots')
+  await button('Delete snapshots').click()
+  await said('2 snapshots deleted.')
+  await until('they are gone', async () => (await ask('GET', '/v1/snapshots')).items.map((one: { name: string }) => one.name).join() === 'before-upgrade')
+
+  await go('#/volumes/ledger')
+  const panel = page.getByRole('region', { name: 'Snapshots', exact: true })
+  for (const text of ['before-upgrade', 'on hold', /^2 of 2 copies have it\..* With 1 other volume\.$/]) await panel.getByText(text).first().waitFor()
+  await item('Delete')
+  await said(/has snapshots \(1\)/)
+  await button('Cancel').click()
+  await panel.getByRole('link', { name: 'before-upgrade' }).click()
+  await button('Release').click()
+  await said('ursa snapshot release before-upgrade')
+  await button('Release snapshot').click()
+  await until('it is released', async () => (await ask('GET', '/v1/snapshots/before-upgrade')).held === false)
 })
 
 it('allows each role its actions, and explains why others are disabled', async () => {
@@ -561,6 +626,11 @@ it('allows each role its actions, and explains why others are disabled', async (
   expect(await grow.getAttribute('title')).toBe('Not allowed: you are a viewer, and this needs an operator or an admin.')
   expect(await status(vera, 'PATCH', '/v1/volumes/mail', { name: 'other' })).toBe(403)
   expect(await status(vera, 'PUT', '/v1/nodes/1/links', { address: cluster.node(1).address, role: 'replication' })).toBe(403)
+  await vera.goto(`${cluster.node(1).url}/#/snapshots`)
+  expect(await vera.getByRole('checkbox', { name: 'Select before-upgrade' }).isDisabled()).toBe(true)
+  for (const name of ['Take snapshot', 'Hold', 'Delete']) expect(await vera.getByRole('button', { name, exact: true }).getAttribute('title')).toMatch(/^Not allowed: you are a viewer/)
+  expect(await status(vera, 'POST', '/v1/snapshots', { name: 's', volumes: ['ledger'] })).toBe(403)
+  expect(await status(vera, 'PATCH', '/v1/snapshots/before-upgrade', { held: true })).toBe(403)
   await vera.goto(`${cluster.node(1).url}/#/users`)
   await vera.getByText('Only admins can see and change users and tokens.').waitFor()
   await shoot(vera, 'viewer-users')
@@ -589,7 +659,7 @@ const LOOK_DEADLINE_MS = 600_000
 
 it('renders every screen, in both themes and on a phone', async () => {
   const login = await page.context().storageState()
-  expect(await lookAtAll(browser, { url: cluster.node(1).url, volume: 'mail', login, prefix: 'screen' }, wrong)).toEqual([])
+  expect(await lookAtAll(browser, { url: cluster.node(1).url, volume: 'mail', login, prefix: 'screen', screens: [...SCREENS, 'snapshots/before-upgrade', 'volumes/ledger'] }, wrong)).toEqual([])
   expect(wrong).toEqual([])
 }, LOOK_DEADLINE_MS)
 

@@ -37,7 +37,7 @@ const pressBeside = (text: string, name: string) => async (page: Page) => page.g
 const setBack = (open: (page: Page) => Promise<void>) => async (page: Page) => {
   const text = 'pool default (/var/lib/ursa/default.pool) was set back: it holds an older state than when it was last used; volume mail has no other copy in sync that is up, so it is unavailable: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older default`'
   const would = ['volumes mail are served with the older data in pool default: writes made since are lost', 'all other copies of them are fully resynced from it, even one that is down and has newer data']
-  await page.route(/\/v1\/findings\b/, (route) => route.fulfill({ json: { items: [{ code: 'pool-set-back', severity: 'warning', subject: { kind: 'pool', name: 'default', node: 1 }, cause: text, action: 'Find out who restored or reverted its disks', command: 'ursa pool show default --node 1' }] } }))
+  await page.route(/\/v1\/findings\b/, (route) => route.fulfill({ json: { items: [{ code: 'pool-set-back', severity: 'critical', subject: { kind: 'pool', name: 'default', node: 1 }, cause: text, action: 'Find out who restored or reverted its disks', command: 'ursa pool show default --node 1' }] } }))
   await page.route(/\/accept-older\?.*dry_run/, (route) => route.fulfill({ json: { would } }))
   await page.getByText(/was set back: it holds an older state/).waitFor()
   await open(page)
@@ -73,6 +73,9 @@ const dialogues = (volume: string): Dialogue[] => [
   { name: 'rename', screen: `volumes/${volume}`, open: choose('More', 'Rename') },
   { name: 'compare', screen: `volumes/${volume}`, open: choose('More', 'Verify copies') },
   { name: 'delete', screen: `volumes/${volume}`, open: choose('More', 'Delete') },
+  { name: 'take-snapshot', screen: 'snapshots', open: press('Take snapshot') },
+  { name: 'hold-snapshot', screen: 'snapshots', open: pressBeside('before-upgrade', 'Hold') },
+  { name: 'delete-snapshot', screen: 'snapshots', open: pressBeside('before-upgrade', 'Delete') },
   { name: 'invite', screen: 'nodes', open: press('Add node') },
   { name: 'maintain', screen: 'nodes', open: press('Start maintenance') },
   { name: 'add-address', screen: 'nodes', open: press('Add floating IP') },
@@ -140,6 +143,9 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     await ask('POST', '/v1/volumes', { name: 'virtual-machines-of-the-second-floor', size: 320 * MIB, nodes: [2, 3], host: 'hypervisors' })
     await ask('POST', '/v1/volumes', { name: 'scratch', size: 64 * MIB, kind: 'ram' })
     await ask('POST', '/v1/volumes', { name: 'archive', size: 128 * MIB, nodes: [2], map: false })
+    await ask('POST', '/v1/volumes', { name: 'ledger', size: 64 * MIB, kind: 'log', nodes: [1, 2], map: false })
+    await ask('POST', '/v1/snapshots', { name: 'before-upgrade', volumes: ['ledger'] })
+    await ask('POST', '/v1/snapshots', { name: 'nightly-copy-of-the-ledger-before-the-backup', volumes: ['ledger'] })
     await ask('POST', '/v1/floating-ips', { address: `${FLOATING}/8`, nodes: [1, 3] })
     await ask('POST', '/v1/users', { name: 'olga', role: 'operator', password: PASSWORD })
     await ask('POST', '/v1/users', { name: 'vera', role: 'viewer', password: PASSWORD })

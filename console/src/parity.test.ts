@@ -6,19 +6,14 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 
-const NO_SNAPSHOTS = 'not yet: `ursa snapshot` does it (docs/use/snapshots.md)'
+const NO_RESTORE = 'not yet: `ursa snapshot restore` does it (docs/use/snapshots.md)'
 
 const NOT_IN_THE_CONSOLE: Record<string, string> = {
   convert_volume: 'few volumes ever change their kind, and what that means is explained where the command is (docs/use/pools.md)',
   leave_cluster: 'for a node that is no longer in its cluster, on that machine (docs/use/console.md)',
   force_new_cluster: 'for the only survivor of a disaster, on that machine (docs/use/console.md)',
   health: 'for load balancers and monitoring: the console requests the node itself',
-  change_snapshot: NO_SNAPSHOTS,
-  create_snapshot: NO_SNAPSHOTS,
-  delete_snapshot: NO_SNAPSHOTS,
-  list_snapshots: NO_SNAPSHOTS,
-  restore_snapshot: NO_SNAPSHOTS,
-  show_snapshot: NO_SNAPSHOTS,
+  restore_snapshot: NO_RESTORE,
   remove_disk: 'not yet: it shows the progress',
   show_host: 'it is in the list of host groups',
   show_job: 'it is in the list of jobs',
@@ -100,13 +95,8 @@ const NOT_SHOWN: Record<string, string> = {
   'Events gap': 'for `after`, which the console never sends',
   'HistorySeries unit': 'each chart knows its unit',
   'Pool extent': 'nodes round to it',
-  'Snapshot held': NO_SNAPSHOTS,
-  'Snapshot number': NO_SNAPSHOTS,
-  'Snapshot pause_us': NO_SNAPSHOTS,
-  'SnapshotCopy frees': NO_SNAPSHOTS,
-  'SnapshotCopy frees_is_exact': NO_SNAPSHOTS,
-  'SnapshotRestored kept': NO_SNAPSHOTS,
-  'SnapshotRestored pause_us': NO_SNAPSHOTS,
+  'SnapshotRestored kept': NO_RESTORE,
+  'SnapshotRestored pause_us': NO_RESTORE,
   'Volume checksums': SELDOM_CHOSEN,
   'Volume compression': SELDOM_CHOSEN,
   'Volume compression_ratio_percent': '`ursa volume list` shows it',
@@ -268,7 +258,7 @@ const namesOf = (list: Operation[]) => list.map(({ id }) => id).sort()
 describe('the API', () => {
   it('is parsed correctly', () => {
     expect(operations.length).toBeGreaterThan(60)
-    expect(operations.find(({ id }) => id === 'add_disk')).toEqual({ id: 'add_disk', call: 'POST /v1/pools/{}/disks', parameters: ['node', 'dry_run'], body: { schema: 'PoolAddDisk', fields: ['path', 'reserve', 'size', 'wipe'], by: { PoolAddDisk: ['path', 'reserve', 'size', 'wipe'] } } })
+    expect(operations.find(({ id }) => id === 'add_disk')).toEqual({ id: 'add_disk', call: 'POST /v1/pools/{}/disks', parameters: ['node', 'dry_run'], body: { schema: 'PoolAddDisk', fields: ['path', 'preallocate', 'size', 'wipe'], by: { PoolAddDisk: ['path', 'preallocate', 'size', 'wipe'] } } })
   })
 })
 

@@ -20,7 +20,7 @@ export const queries = new QueryClient({
 const SOON = 2000
 const LATER = 10_000
 const MINUTE = 60_000
-/** With more volumes than this, the list is refreshed less often. */
+/** With more volumes or snapshots than this, their list is refreshed less often. */
 const MANY = 200
 
 export const useNode = () =>
@@ -107,6 +107,27 @@ export const useVolume = (name: string) =>
   useQuery({
     queryKey: ['volumes', name],
     queryFn: () => data(api.GET('/v1/volumes/{name}', { params: { path: { name } } })),
+    refetchInterval: SOON,
+  })
+
+/** The snapshots of a volume, or of all: each node with a copy says what its pool has. */
+const snapshotsOf = (volume?: string) =>
+  queryOptions({
+    queryKey: ['snapshots', 'of', volume],
+    queryFn: () => data(api.GET('/v1/snapshots', { params: { query: { volume } } })),
+    refetchInterval: (query) => ((query.state.data?.items.length ?? 0) > MANY ? LATER : SOON * 2),
+  })
+
+/** Oldest first; `volume` by name or ID. */
+export const useSnapshots = (volume?: string) => useQuery({ ...snapshotsOf(volume), select: itemsOf })
+/** The nodes that did not say what their copies have, and why. */
+export const useMissingSnapshots = (volume?: string) => useQuery({ ...snapshotsOf(volume), select: missingOf }).data ?? NONE
+
+/** A snapshot by name or number. */
+export const useSnapshot = (snapshot: string) =>
+  useQuery({
+    queryKey: ['snapshots', 'one', snapshot],
+    queryFn: () => data(api.GET('/v1/snapshots/{snapshot}', { params: { path: { snapshot } } })),
     refetchInterval: SOON,
   })
 

@@ -1112,8 +1112,8 @@ export interface paths {
         get: operations["list_snapshots"];
         put?: never;
         /**
-         * Takes a snapshot of one or several log volumes, all at one instant, on all copies in sync.
-         * @description Commands of hosts to these volumes wait meanwhile: for 500 ms at most, or the snapshot is not taken
+         * Takes a snapshot of one or several log volumes, all at one point in time, on all copies in sync.
+         * @description Host I/O to these volumes is held meanwhile: for 500 ms at most, or the snapshot is not taken
          *     (`snapshot_too_slow`). A copy that is out of sync does not get the snapshot.
          */
         post: operations["create_snapshot"];
@@ -2018,7 +2018,7 @@ export interface components {
             /** @description It is the leader of the record. */
             leads: boolean;
             /**
-             * @description Addresses reserved for one kind of traffic; an address that is not listed is for all links.
+             * @description Addresses dedicated to one kind of traffic; an address that is not listed is for all links.
              * @example {
              *       "10.0.0.1:3270": "replication"
              *     }
@@ -2765,7 +2765,7 @@ export interface components {
             /** @description Why the last connection attempt failed, if none has succeeded since. */
             trouble?: string | null;
         };
-        /** @description What to reserve an address of a node for. */
+        /** @description What to dedicate an address of a node to. */
         LinkFor: {
             /**
              * @description An address on which the node listens for other nodes. Default port: 3270.
@@ -2775,7 +2775,7 @@ export interface components {
             role?: components["schemas"]["LinkRole"] | null;
         };
         /**
-         * @description The traffic that an address of a node is reserved for.
+         * @description The traffic that an address of a node is dedicated to.
          * @enum {string}
          */
         LinkRole: "replication" | "heartbeat";
@@ -2939,7 +2939,7 @@ export interface components {
                 /** @description It is the leader of the record. */
                 leads: boolean;
                 /**
-                 * @description Addresses reserved for one kind of traffic; an address that is not listed is for all links.
+                 * @description Addresses dedicated to one kind of traffic; an address that is not listed is for all links.
                  * @example {
                  *       "10.0.0.1:3270": "replication"
                  *     }
@@ -3661,7 +3661,7 @@ export interface components {
             node: number;
             /** @description The outcome, for programs. */
             outcome: components["schemas"]["LossOutcome"];
-            /** @description The same as text. */
+            /** @description The same as text, without the node: `unavailable until the node returns (only copy in sync)`. */
             text: string;
         };
         /**
@@ -3703,7 +3703,7 @@ export interface components {
             /** @description Absolute path of the file or block device on the node. */
             path: string;
             /** @description With `size`: preallocate the space in the file system, so that it cannot run out later. */
-            reserve?: boolean;
+            preallocate?: boolean;
             /**
              * Format: int64
              * @description Create a file of this size in bytes; it must not exist yet. Absent: the file or block device exists.
@@ -3842,7 +3842,7 @@ export interface components {
             /** @description Absolute path of the file or block device on the node. */
             path: string;
             /** @description With `size`: preallocate the space in the file system, so that it cannot run out later. */
-            reserve?: boolean;
+            preallocate?: boolean;
             /**
              * Format: int64
              * @description Create a file of this size in bytes; it must not exist yet. Absent: the file or block device exists.
@@ -4031,10 +4031,10 @@ export interface components {
          */
         RecordPlace: "nodes" | "etcd";
         /**
-         * @description Why a node's copy of the cluster's record cannot be written.
+         * @description Why a node's copy of the cluster's record accepts no changes.
          * @enum {string}
          */
-        RecordStall: "no_space" | "disk" | "defect" | "other";
+        RecordStall: "no_space" | "disk" | "defect" | "needs_update" | "other";
         /** @description A disk of a pool that cannot be opened. */
         RemainingDisk: {
             /** @description Path of the file or block device. */
@@ -4234,7 +4234,7 @@ export interface components {
             /** @description It was already the case when the node started, at that time. */
             or_earlier?: boolean;
         };
-        /** @description A snapshot of one or several volumes, all at one instant. */
+        /** @description A snapshot of one or several volumes, all at one point in time. */
         Snapshot: {
             /**
              * Format: int64

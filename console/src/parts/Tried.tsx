@@ -6,10 +6,11 @@ import type { DryRun } from '../api/types'
 import { Age } from './Age'
 import { Candidates, ProblemAlert } from './Problem'
 
-/** What a change would do: the node's response to a dry run. */
+/** What a change would do, or several: the node's responses to dry runs. */
 export function Tried({ method = 'POST', path, body, failure }: {
   method?: 'POST' | 'PUT' | 'DELETE'
-  path: string
+  /** Of the change; several: they are made one after the other. */
+  path: string | string[]
   body?: unknown
   /** The headline if the node refuses. */
   failure: string
@@ -17,7 +18,15 @@ export function Tried({ method = 'POST', path, body, failure }: {
   const forbidden = useForbidden('change')
   const tried = useQuery({
     queryKey: ['dry-run', method, path, body],
-    queryFn: () => json<DryRun>(method, `${path}${path.includes('?') ? '&' : '?'}dry_run=true`, body),
+    queryFn: async () => {
+      const all: Required<DryRun> = { would: [], candidates: [] }
+      for (const one of [path].flat()) {
+        const { would, candidates } = await json<DryRun>(method, `${one}${one.includes('?') ? '&' : '?'}dry_run=true`, body)
+        all.would.push(...would)
+        all.candidates.push(...(candidates ?? []))
+      }
+      return all
+    },
     enabled: forbidden === undefined,
     staleTime: Infinity,
     gcTime: 0,
@@ -34,7 +43,7 @@ export function Tried({ method = 'POST', path, body, failure }: {
       <List size="sm">
         {tried.data.would.map((sentence) => <List.Item key={sentence}>{sentence}</List.Item>)}
       </List>
-      <Candidates of={tried.data.candidates ?? []} />
+      <Candidates of={tried.data.candidates} />
     </Stack>
   )
 }

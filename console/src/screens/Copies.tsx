@@ -48,7 +48,7 @@ export function Copies({ name }: { name: string }) {
       ) : (
         <>
           <Now volume={one} nodes={nodes.data} at={volume.dataUpdatedAt} />
-          <Partners volume={one} nodes={nodes.data} at={nodes.dataUpdatedAt} />
+          <Others volume={one} nodes={nodes.data} at={nodes.dataUpdatedAt} />
           <Change volume={one} nodes={nodes.data} />
           {etcd ? <NoPolicy /> : <PolicyPanel volume={one} nodes={nodes.data} />}
         </>
@@ -61,7 +61,7 @@ export function Copies({ name }: { name: string }) {
 const copyOn = (volume: Volume, node: ClusterNode) => volume.copies?.find((copy) => copy.node === node.id)
 
 function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
-  const loss = (node: number) => volume.losses?.find((one) => one.node === node)?.text
+  const loss = (node: number) => volume.losses?.find((one) => one.node === node && one.outcome !== 'down')?.text
   return (
     <Panel title="Current copies" at={at}>
       <Stack gap="sm">
@@ -70,7 +70,7 @@ function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: 
             <CopyBadge copy={copy} nodes={nodes} />
             <Text size="sm">
               <b>{copy.node_name || `node ${copy.node}`}</b>
-              {copy.leaves ? ', being removed' : ''}{loss(copy.node) ? `; ${loss(copy.node)}` : ''}.
+              {copy.leaves ? ', being removed' : ''}{loss(copy.node) ? `; if it is lost: ${loss(copy.node)}` : ''}.
             </Text>
           </Group>
         ))}
@@ -83,10 +83,10 @@ function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: 
 }
 
 /** The nodes that have or could have copies, and their links. */
-function Partners({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
+function Others({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
   const here = nodes.find((node) => node.here)
   return (
-    <Panel title="Partners and links" at={at} note={`All nodes that can have volumes, as ${here?.name ?? 'this node'} sees them. Links between nodes carry replication, heartbeats and the cluster’s record; an address marked (replication) or (heartbeat) is reserved for that.`}>
+    <Panel title="Nodes and links" at={at} note={`Nodes that can store copies, as seen from ${here?.name ?? 'this node'}. Links between nodes carry replication, heartbeats and the cluster’s record; an address marked (replication) or (heartbeat) is reserved for that.`}>
       <Rows width={620} head={['Node', 'Link', 'Copy', 'Between nodes', 'For hosts (iSCSI)']} dense>
         {nodes.filter((node) => !node.witness).map((node) => {
           const copy = copyOn(volume, node)
@@ -168,7 +168,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
         <Group align="flex-end">
           {deed !== 'add' && (
             <Select
-              label={deed === 'move' ? 'From' : 'Of node'}
+              label={deed === 'move' ? 'From' : 'Node'}
               data={copies.map((copy) => ({ value: String(copy.node), label: `${name(copy.node)}: ${copyState(copy.state)}` }))}
               value={from}
               onChange={(node) => {
@@ -233,7 +233,7 @@ function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
   const leaving = copies.find((copy) => copy.node === Number(from))
   switch (deed) {
     case 'add':
-      return `When the new copy is in sync, the volume has ${plural(copies.length + 1, 'copy', 'copies')}; until then its failure tolerance does not change. Each write then goes to one more node.`
+      return `When the new copy is in sync, the volume has ${plural(copies.length + 1, 'copy', 'copies')}; until then its failure tolerance does not change. Writes are then replicated to one more node.`
     case 'move':
       return 'The old copy counts until the move is complete. To stop the move, cancel it under “Jobs”, or remove the new copy before it is in sync.'
     case 'rebuild':
@@ -271,9 +271,9 @@ function PolicyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }
   return (
     <Panel title="Split-brain policy" note={two ? undefined : 'With three or more voters the majority decides, whatever the policy. It matters only for two nodes without a witness.'}>
       <Stack gap="md">
-        <Radio.Group value={chosen} onChange={(value) => setChosen(value as typeof chosen)} label="When the nodes lose each other">
+        <Radio.Group value={chosen} onChange={(value) => setChosen(value as typeof chosen)} label="If the link between the nodes is lost">
           <Stack gap={8} mt={6}>
-            <Radio value="prefer" label="Wait for quorum (prefer)" description="The preferred node continues when the other is lost; if the preferred node is lost, the other waits for it. Copies never diverge." />
+            <Radio value="prefer" label="Preferred node continues (prefer)" description="The preferred node continues if the other one is lost. If the preferred node is lost, the volume is unavailable until it returns. Copies never diverge." />
             <Radio value="heartbeat" label="Continue alone (heartbeat)" description="Either node continues alone after about six seconds. But two nodes cannot tell a lost node from a lost link: if only the link is lost, both continue (split brain), and the writes of one of them are discarded later." />
           </Stack>
         </Radio.Group>

@@ -36,7 +36,7 @@ export function Hosts() {
 }
 
 /** A list of a host group; `none` is the text for an empty one. */
-const whoever = (list: string[], none: string) => (list.length === 0 ? <Text span size="sm" c="dimmed">{none}</Text> : list.join(', '))
+const members = (list: string[], none: string) => (list.length === 0 ? <Text span size="sm" c="dimmed">{none}</Text> : list.join(', '))
 
 function Groups() {
   const hosts = useHosts()
@@ -49,7 +49,7 @@ function Groups() {
       title="Host groups"
       at={hosts.dataUpdatedAt}
       right={<DeedButton size="compact-sm" onClick={() => setForm({})}>Create host group</DeedButton>}
-      note="A host group is one or more hosts with the same access. A host belongs to it if its initiator name and its address are listed; an empty list matches any. Only the groups that a volume is mapped to can use it."
+      note="A host group is one or more hosts with the same access. A host belongs to it if its initiator name and its address are listed; an empty list matches any. Only host groups with a LUN map can use a volume."
     >
       {hosts.error && <ProblemAlert error={hosts.error} what="The host groups cannot be listed" />}
       <Rows width={720} head={['Group', 'Initiators', 'Addresses', 'Secret', 'Mapped', '']}>
@@ -58,8 +58,8 @@ function Groups() {
           return (
             <Table.Tr key={host.name}>
               <Table.Td fw={600}>{host.name}</Table.Td>
-              <Table.Td style={{ overflowWrap: 'anywhere' }}>{whoever(host.initiators, 'any')}</Table.Td>
-              <Table.Td>{whoever(host.addresses, 'any')}</Table.Td>
+              <Table.Td style={{ overflowWrap: 'anywhere' }}>{members(host.initiators, 'any')}</Table.Td>
+              <Table.Td>{members(host.addresses, 'any')}</Table.Td>
               <Table.Td>{host.chap_user ? `CHAP, user ${host.chap_user}` : 'none'}</Table.Td>
               <Table.Td style={{ whiteSpace: 'nowrap' }}>{maps.length === 0 ? 'none' : plural(maps.length, 'volume')}</Table.Td>
               <Table.Td>

@@ -15,7 +15,7 @@ export function Networks({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
   const node = nodes.find((one) => one.id === chosen)
   const single = nodes.filter((node) => node.addresses.length < 2)
   return (
-    <Panel title="Networks by role" at={at} note="Between nodes: replication, heartbeats and the cluster’s record, all encrypted. An address carries all of it, or is reserved for replication or heartbeats. For hosts: iSCSI, preferably on separate networks.">
+    <Panel title="Networks by role" at={at} note="Between nodes: replication, heartbeats and the cluster’s record, all encrypted. An address carries all of it, or is dedicated to replication or heartbeats. For hosts: iSCSI, preferably on separate networks.">
       <Rows width={560} head={['Node', 'Between nodes', 'For hosts (iSCSI)', '']} dense>
         {nodes.map((node) => (
           <Table.Tr key={node.id}>
@@ -50,12 +50,12 @@ function Keep({ node, close }: { node: ClusterNode; close: () => void }) {
     <Ask
       opened
       close={close}
-      title={`Reserve an address of ${nameOf(node)}`}
+      title={`Dedicate an address of ${nameOf(node)}`}
       label="Save"
       ready={role !== now && problem === undefined}
       command={linkFor(node, address, role)}
       act={() => data(api.PUT('/v1/nodes/{id}/links', { params: { path: { id: node.id } }, body: { address, role: role === 'all' ? null : role } }))}
-      done={`${address} ${role === 'all' ? 'now carries all links' : `reserved for ${role}`}.`}
+      done={`${address} ${role === 'all' ? 'now carries all links' : `dedicated to ${role}`}.`}
     >
       <Select
         label="Address"

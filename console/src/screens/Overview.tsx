@@ -13,7 +13,6 @@ import { COLOR, State } from '../parts/State'
 import { keyOf } from '../words/events'
 import { allWell, isAdvice, keyOf as keyOfFinding, linkOf, toneOf, worstTone } from '../words/findings'
 import { LOSS_TONE, type NodeLoss, lossesByNode } from '../words/losses'
-import { listed } from '../words/missing'
 import { isShort } from '../words/pools'
 import { lasting } from '../words/since'
 import { duration, percent, plural, size } from '../words/size'
@@ -131,14 +130,13 @@ function Since({ finding, inherit = false }: { finding: Finding; inherit?: boole
   )
 }
 
-function lossWords({ node, outcome, stops, lost, goesOn }: NodeLoss): string {
+/** The most volumes that an outcome names. */
+const NAMED_MAX = 3
+
+function lossWords({ node, effects }: NodeLoss): string {
   if (!node.up) return 'down now'
-  if (outcome === 'split_brain_risk') return 'the other node continues alone after about six seconds; split brain if only the link is lost'
-  const parts: string[] = []
-  if (lost.length > 0) parts.push(`the data of ${listed(lost)} is lost (in memory)`)
-  if (stops.length > 0) parts.push(`${listed(stops)} ${stops.length === 1 ? 'is' : 'are'} unavailable until the node returns`)
-  if (goesOn > 0) parts.push(`${plural(goesOn, 'volume with a copy there stays', 'volumes with a copy there stay')} available, after a pause of about a second`)
-  return parts.length > 0 ? parts.join('; ') : 'no volume affected'
+  const named = (names: string[]) => (names.length > NAMED_MAX ? `${names.slice(0, NAMED_MAX).join(', ')} and ${names.length - NAMED_MAX} more` : names.join(', '))
+  return effects.map(({ text, volumes }) => `${named(volumes)}: ${text}`).join('; ') || 'no volume affected'
 }
 
 function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: ClusterNode[]; at: number }) {

@@ -244,8 +244,8 @@ function OnNode({ chosen, choose }: { chosen: string | null; choose: (node: stri
   return <Select label="Node" description="The node that has the disks" data={nodes.map((one) => ({ value: String(one.id), label: nameOf(one), disabled: !one.up }))} value={chosen ?? (here ? String(here.id) : null)} onChange={choose} allowDeselect={false} />
 }
 
-function Reserve({ reserve, set }: { reserve: boolean; set: (reserve: boolean) => void }) {
-  return <Checkbox label="Preallocate" description="Takes the space now, so that the file system cannot run out of it later. Otherwise it is taken as volumes are written" checked={reserve} onChange={(event) => set(event.currentTarget.checked)} />
+function Preallocate({ preallocate, set }: { preallocate: boolean; set: (preallocate: boolean) => void }) {
+  return <Checkbox label="Preallocate" description="Takes the space now, so that the file system cannot run out of it later. Otherwise it is taken as volumes are written" checked={preallocate} onChange={(event) => set(event.currentTarget.checked)} />
 }
 
 /** The disks of a node to choose from instead of typing a path: by path, with a description. */
@@ -275,7 +275,7 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
   const [paths, setPaths] = useState<string[]>([])
   const [file, setFile] = useState(false)
   const [text, setText] = useState('')
-  const [reserve, setReserve] = useState(false)
+  const [preallocate, setPreallocate] = useState(false)
   const [wipe, setWipe] = useState(false)
   const [chosen, setChosen] = useState<string | null>(null)
   const node = chosen === null ? undefined : Number(chosen)
@@ -283,7 +283,7 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
   const relative = paths.find((path) => !path.startsWith('/'))
   const ready = isName(name) && paths.length > 0 && !relative && (!file || bytes !== undefined)
   const choices = useChoices(node, 'unused', opened && !file)
-  const body = { name, disks: paths.map((path) => (file ? { path, size: bytes, reserve } : { path })), wipe }
+  const body = { name, disks: paths.map((path) => (file ? { path, size: bytes, preallocate } : { path })), wipe }
   return (
     <Ask
       opened={opened}
@@ -292,7 +292,7 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
       label="Create"
       danger={wipe}
       ready={ready}
-      command={ursa('pool', 'create', name || 'NAME', ...(paths.length ? paths : ['DISK']), ...(file ? ['--size', bytes ? exactSize(bytes) : 'SIZE', reserve ? '--reserve' : undefined] : []), ...(wipe ? ['--wipe'] : []), ...onNode(node))}
+      command={ursa('pool', 'create', name || 'NAME', ...(paths.length ? paths : ['DISK']), ...(file ? ['--size', bytes ? exactSize(bytes) : 'SIZE', preallocate ? '--preallocate' : undefined] : []), ...(wipe ? ['--wipe'] : []), ...onNode(node))}
       act={() => data(api.POST('/v1/pools', { params: { query: { node } }, body }))}
       done={`Pool ${name} created. You can create volumes in it now.`}
     >
@@ -302,7 +302,7 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
       {!file && choices.note}
       <Switch label="Create files with these names" description="For tests, in a file system. Otherwise the devices or files must exist" checked={file} onChange={(event) => setFile(event.currentTarget.checked)} />
       {file && <TextInput label="Size of each" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'For example 100G'} />}
-      {file && <Reserve reserve={reserve} set={setReserve} />}
+      {file && <Preallocate preallocate={preallocate} set={setPreallocate} />}
       <Checkbox label="Overwrite data on the disks" description="Otherwise Ursa refuses disks that are not empty" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
       {ready && wipe && <Tried path={ofNode('/v1/pools', node)} body={body} failure="The pool cannot be created" />}
     </Ask>
@@ -343,12 +343,12 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
 function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined; close: () => void }) {
   const [path, setPath] = useState('')
   const [text, setText] = useState('')
-  const [reserve, setReserve] = useState(false)
+  const [preallocate, setPreallocate] = useState(false)
   const [wipe, setWipe] = useState(false)
   const bytes = parseSize(text)
   const choices = useChoices(there, 'unused', text === '')
   const ready = path.startsWith('/') && (text === '' || bytes !== undefined)
-  const body = { path, wipe, ...(bytes ? { size: bytes, reserve } : {}) }
+  const body = { path, wipe, ...(bytes ? { size: bytes, preallocate } : {}) }
   return (
     <Ask
       opened
@@ -357,7 +357,7 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
       label="Add disk"
       danger={wipe}
       ready={ready}
-      command={ursa('pool', 'add-disk', pool.name, path || 'DISK', ...(bytes ? ['--size', exactSize(bytes), reserve ? '--reserve' : undefined] : []), ...(wipe ? ['--wipe'] : []), ...onNode(there))}
+      command={ursa('pool', 'add-disk', pool.name, path || 'DISK', ...(bytes ? ['--size', exactSize(bytes), preallocate ? '--preallocate' : undefined] : []), ...(wipe ? ['--wipe'] : []), ...onNode(there))}
       act={() => data(api.POST('/v1/pools/{name}/disks', { params: { path: { name: pool.name }, query: { node: there } }, body }))}
       done={`Disk added to pool ${pool.name}.`}
     >
@@ -365,7 +365,7 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
       <Autocomplete label="Disk" description="A path under /dev/disk/by-id/" data={choices.paths} renderOption={choices.option} value={path} onChange={setPath} error={path !== '' && !path.startsWith('/') && 'Enter an absolute path'} data-autofocus />
       {choices.note}
       <TextInput label="Size" description="Creates a file of this size. Empty: use an existing disk or file" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'For example 100G'} />
-      {bytes !== undefined && <Reserve reserve={reserve} set={setReserve} />}
+      {bytes !== undefined && <Preallocate preallocate={preallocate} set={setPreallocate} />}
       <Checkbox label="Overwrite data on the disk" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
       {ready && wipe && <Tried path={tryPath(pool, 'disks', there)} body={body} failure="The disk cannot be added" />}
     </Ask>

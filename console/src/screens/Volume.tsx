@@ -24,6 +24,7 @@ import { copyStateMeaning, syncsOf } from '../words/sync'
 import { isElsewhere, kindMeans, servers, spaceWords, volumeState } from '../words/volume'
 import { VolumeActions } from './VolumeActions'
 import { PathsPanel } from './VolumePaths'
+import { SnapshotsPanel } from './VolumeSnapshots'
 
 export function VolumeScreen({ name }: { name: string }) {
   const volume = useVolume(name)
@@ -73,6 +74,7 @@ export function VolumeScreen({ name }: { name: string }) {
       <LivePanel title="Load now" what="to this volume" samples={samples} />
       <HistogramPanel volume={one} />
       <PathsPanel volume={one} nodes={nodes.data ?? undefined} at={at} />
+      <SnapshotsPanel volume={one} />
       <EventsPanel volume={one} />
       <FactsPanel volume={one} at={at} />
     </Stack>

@@ -12,6 +12,8 @@ import { Jobs } from './Jobs'
 import { Nodes } from './Nodes'
 import { Overview } from './Overview'
 import { Pools } from './Pools'
+import { SnapshotScreen } from './Snapshot'
+import { Snapshots } from './Snapshots'
 import { Topology } from './Topology'
 import { Users } from './Users'
 import { VolumeScreen } from './Volume'
@@ -29,6 +31,8 @@ export function screenAt({ path }: Route): ReactNode {
       return part === 'copies' ? <Copies key={name} name={name} /> : <VolumeScreen key={name} name={name} />
     case 'create':
       return <CreateVolume />
+    case 'snapshots':
+      return name === undefined ? <Snapshots /> : <SnapshotScreen key={name} name={name} />
     case 'topology':
       return <Topology />
     case 'nodes':

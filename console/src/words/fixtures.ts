@@ -1,6 +1,6 @@
-// Nodes and volumes for tests.
+// Nodes, volumes and snapshots for tests.
 
-import type { ClusterNode, CopyState, Finding, Volume } from '../api/types'
+import type { ClusterNode, CopyState, Finding, Snapshot, SnapshotCopy, Volume } from '../api/types'
 
 export function node(id: number, more: Partial<ClusterNode> = {}): ClusterNode {
   return {
@@ -49,4 +49,19 @@ export function volume(name: string, copies: [number, CopyState][], more: Partia
 
 export function finding(code: Finding['code'], subject: Finding['subject'], more: Partial<Finding> = {}): Finding {
   return { code, severity: 'warning', subject, cause: 'Something is wrong.', action: 'Do something about it', command: 'ursa status', ...more }
+}
+
+/** A snapshot; of each volume, the copies on nodes 1, 2, ... */
+export function snapshot(name: string, volumes: Record<string, Partial<SnapshotCopy>[]>, more: Partial<Snapshot> = {}): Snapshot {
+  const copy = (has: Partial<SnapshotCopy>, at: number): SnapshotCopy => ({ node: at + 1, node_name: `n${at + 1}`, state: 'present', frees_is_exact: true, ...has })
+  return {
+    number: 7,
+    name,
+    state: 'complete',
+    created: 1_795_348_984,
+    pause_us: 12_340,
+    held: false,
+    volumes: Object.entries(volumes).map(([volume, copies]) => ({ volume, volume_id: `id-${volume}`, size: 2 ** 30, copies: copies.map(copy) })),
+    ...more,
+  }
 }

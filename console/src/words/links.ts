@@ -7,7 +7,7 @@ import { ursa } from './command'
 export type KeptFor = LinkRole | 'all'
 
 export const KEPT_FOR: { role: KeptFor; label: string; means: string }[] = [
-  { role: 'all', label: 'All links', means: 'Volume data, heartbeats and the cluster’s record, unless another address is reserved for one of them' },
+  { role: 'all', label: 'All links', means: 'Volume data, heartbeats and the cluster’s record, unless another address is dedicated to one of them' },
   { role: 'replication', label: 'Volume data (replication)', means: 'Replicated writes and resyncs. Heartbeats use it only if no other address answers' },
   { role: 'heartbeat', label: 'Heartbeats (heartbeat)', means: 'Heartbeats, leases and the cluster’s record. Never volume data' },
 ]
@@ -23,7 +23,7 @@ export function withRole(node: ClusterNode, address: string): string {
   return role === 'all' ? address : `${address} (${role})`
 }
 
-/** Why an address cannot be reserved for a role; undefined if it can. */
+/** Why an address cannot be dedicated to a role; undefined if it can. */
 export function noneForData(node: ClusterNode, address: string, role: KeptFor): string | undefined {
   const left = node.addresses.some((one) => (one === address ? role : keptFor(node, one)) !== 'heartbeat')
   return left ? undefined : 'The node needs at least one address for volume data: add another address first.'

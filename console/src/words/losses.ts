@@ -16,26 +16,26 @@ export const LOSS_TONE: Record<LossOutcome, 'ok' | 'warning' | 'critical' | 'off
 
 export interface NodeLoss {
   node: ClusterNode
+  /** The worst outcome of any volume. */
   outcome: LossOutcome
-  /** Names of volumes that would be unavailable until it returns. */
-  stops: string[]
-  /** Names of volumes whose data would be lost. */
-  lost: string[]
-  goesOn: number
+  /** What nodes report, with the names of the volumes concerned; the worst first. */
+  effects: { outcome: LossOutcome; text: string; volumes: string[] }[]
 }
 
-/** The effect of losing each node on all volumes: the worst outcome, and how many volumes it affects. */
+const rank = (outcome: LossOutcome) => ORDER.indexOf(outcome)
+
+/** The effect of losing each node on all volumes. */
 export function lossesByNode(volumes: Volume[], nodes: ClusterNode[]): NodeLoss[] {
   return nodes.map((node) => {
-    const result: NodeLoss = { node, outcome: node.up ? 'nothing' : 'down', stops: [], lost: [], goesOn: 0 }
+    const effects: NodeLoss['effects'] = []
     for (const volume of volumes) {
-      const found = volume.losses?.find((loss) => loss.node === node.id)
-      if (!found) continue
-      if (ORDER.indexOf(found.outcome) > ORDER.indexOf(result.outcome)) result.outcome = found.outcome
-      if (found.outcome === 'unavailable') result.stops.push(volume.name)
-      else if (found.outcome === 'data_lost') result.lost.push(volume.name)
-      else if (found.outcome === 'continues' || found.outcome === 'split_brain_risk') result.goesOn += 1
+      const loss = volume.losses?.find((one) => one.node === node.id)
+      if (!loss) continue
+      const same = effects.find((effect) => effect.text === loss.text)
+      if (same) same.volumes.push(volume.name)
+      else effects.push({ outcome: loss.outcome, text: loss.text, volumes: [volume.name] })
     }
-    return result
+    effects.sort((a, b) => rank(b.outcome) - rank(a.outcome))
+    return { node, outcome: effects[0]?.outcome ?? (node.up ? 'nothing' : 'down'), effects }
   })
 }

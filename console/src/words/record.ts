@@ -17,21 +17,21 @@ export function recordWord(record: Node['record'], nodes: number): string | unde
 /** Why there is no witness, no preferred node, and no split-brain policy. */
 export const NO_VOTES = 'etcd has the cluster’s record and decides which nodes continue. Nodes do not vote, and two nodes are enough.'
 
-/** What decides which nodes continue with a volume when they lose each other; undefined for a single copy. */
+/** What decides which nodes continue with a volume when the link between them is lost; undefined for a single copy. */
 export function agreement(volume: Volume, etcd: boolean): string | undefined {
   const chosen = volume.split_brain_policy
   if ((volume.copies ?? []).length < 2) return undefined
-  if (etcd) return 'If nodes lose each other, etcd decides which ones continue: it has the cluster’s record.'
+  if (etcd) return 'If the link between nodes is lost, etcd decides which ones continue: it has the cluster’s record.'
   return chosen?.policy === 'heartbeat'
     ? `Chosen by ${chosen.by}, ${new Date(chosen.at * 1000).toLocaleString()}: a node that loses contact with the other one continues alone after about six seconds (heartbeat).`
-    : 'If nodes lose each other, the majority of the voters decides which ones continue.'
+    : 'If the link between nodes is lost, the majority of the voters decides which ones continue.'
 }
 
 /** The losses that a volume with this many copies survives, in a cluster of this many nodes. */
 export function exposure(kind: Volume['kind'], copies: number, nodes: number, etcd: boolean): string {
   if (copies < 2) return `Single copy: ${singleMeans(kind)}. The node serves it even without quorum, and you can add a copy on another node later`
   const last = kind === 'ram' ? '. Its data is lost with the last node that has a copy in sync' : ''
-  if (nodes < 3 && !etcd) return `It survives the loss of the node that is not preferred. With a third node (a witness is enough), it survives the loss of either${last}`
+  if (nodes < 3 && !etcd) return `It survives the loss of the non-preferred node only. With a third node (a witness is enough), it survives the loss of either${last}`
   const second = copies > 2 && (etcd || nodes > 4) ? ', and of a second one later' : ''
   return `It survives the loss of any one of its nodes${second}, after a pause of about a second${etcd ? ', as long as etcd is available' : ''}${last}`
 }

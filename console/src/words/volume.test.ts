@@ -23,7 +23,7 @@ it('says that other nodes serve a volume, and this one does not', () => {
 
 it('shows the nodes of a volume', () => {
   const there = volume('my db', [[2, 'in_sync']], { serving: false })
-  expect(volumeState(there)).toEqual({ tone: 'ok', word: 'in sync', why: 'Served by one node, single copy.' })
+  expect(volumeState(there)).toEqual({ tone: 'ok', word: 'healthy', why: 'Served by one node, single copy.' })
   expect([isElsewhere(there), nodesWord(there), copiesWord(there), volumeLink(there)]).toEqual([true, 'n2', '1 of 1 in sync', '#/volumes/my%20db'])
   expect(isElsewhere(volume('db', [[1, 'in_sync']]))).toBe(false)
   expect(nodesWord(volume('db', [[1, 'in_sync'], [3, 'out_of_sync']]))).toBe('n1, n3')
@@ -31,7 +31,7 @@ it('shows the nodes of a volume', () => {
 
 it('shows this node for a volume that the record does not list', () => {
   const single = volume('db', [])
-  expect([isElsewhere(single), nodesWord(single), copiesWord(single), volumeState(single).word]).toEqual([false, 'this node', 'single copy', 'in sync'])
+  expect([isElsewhere(single), nodesWord(single), copiesWord(single), volumeState(single).word]).toEqual([false, 'this node', 'single copy', 'healthy'])
 })
 
 it('lists the nodes that count host I/O, the best one first', () => {

@@ -24,7 +24,7 @@ export function volumeState(volume: Volume): { tone: Tone; word: string; why: st
       return volume.problem ? NOT_HERE : { tone: 'warning', word: 'degraded', why: 'The node of a copy is down.' }
     case 'healthy':
       if (volume.serving === false && !isElsewhere(volume)) return NOT_HERE
-      return { tone: 'ok', word: 'in sync', why: copies.length > 1 ? 'All copies are in sync.' : 'Served by one node, single copy.' }
+      return { tone: 'ok', word: 'healthy', why: copies.length > 1 ? 'All copies are in sync.' : 'Served by one node, single copy.' }
   }
 }
 

@@ -69,7 +69,7 @@ pub struct ClusterNode {
     pub authority: bool,
     /// It is a voter: its vote counts in the cluster's record.
     pub votes: bool,
-    /// Why its copy of the record cannot be written: its vote is missing until it can. Absent: it can.
+    /// Why its copy of the record accepts no changes: its vote is missing until it does. Absent: it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_stalled: Option<RecordStall>,
     /// It is the leader of the record.
@@ -93,7 +93,7 @@ pub struct ClusterNode {
     /// Addresses at which other nodes reach it.
     #[schema(example = json!(["10.0.0.1:3270"]))]
     pub addresses: Vec<String>,
-    /// Addresses reserved for one kind of traffic; an address that is not listed is for all links.
+    /// Addresses dedicated to one kind of traffic; an address that is not listed is for all links.
     #[serde(default)]
     #[schema(example = json!({"10.0.0.1:3270": "replication"}))]
     pub link_roles: BTreeMap<String, LinkRole>,
@@ -102,7 +102,7 @@ pub struct ClusterNode {
     pub portals: Vec<String>,
 }
 
-/// Why a node's copy of the cluster's record cannot be written.
+/// Why a node's copy of the cluster's record accepts no changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordStall {
@@ -112,6 +112,8 @@ pub enum RecordStall {
     Disk,
     /// A software defect ended it: restart the node.
     Defect,
+    /// Other nodes run a later version of Ursa, and this one cannot read their changes: update it.
+    NeedsUpdate,
     /// A reason that only later versions know.
     Other,
 }
@@ -122,6 +124,7 @@ impl fmt::Display for RecordStall {
             RecordStall::NoSpace => "no space",
             RecordStall::Disk => "disk fails",
             RecordStall::Defect => "restart it",
+            RecordStall::NeedsUpdate => "update it",
             RecordStall::Other => "stalled",
         })
     }
@@ -159,7 +162,7 @@ pub struct ClusterRecord {
     pub endpoints: Vec<String>,
 }
 
-/// The traffic that an address of a node is reserved for.
+/// The traffic that an address of a node is dedicated to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkRole {
@@ -170,7 +173,7 @@ pub enum LinkRole {
     Heartbeat,
 }
 
-/// What to reserve an address of a node for.
+/// What to dedicate an address of a node to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFor {

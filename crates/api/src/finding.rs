@@ -122,7 +122,7 @@ pub enum FindingCode {
     NoWitness,
     /// The cluster's record, or the etcd that holds it, does not answer.
     RecordLost,
-    /// A node's copy of the cluster's record cannot be written.
+    /// A node's copy of the cluster's record accepts no changes.
     RecordStalled,
     /// A node cannot read entries of the cluster's record.
     RecordEntriesUnreadable,
@@ -138,7 +138,7 @@ pub enum FindingCode {
     PoolClosed,
     /// A pool accepts no changes.
     PoolReadOnly,
-    /// A pool holds an older state than it had.
+    /// A pool was reverted to an older state.
     PoolSetBack,
     /// The file system below a pool has less free space than the pools there may still need.
     PoolOvercommitted,

@@ -163,7 +163,7 @@ pub struct NewDisk {
     pub size: Option<u64>,
     /// With `size`: preallocate the space in the file system, so that it cannot run out later.
     #[serde(default)]
-    pub reserve: bool,
+    pub preallocate: bool,
 }
 
 /// A disk to add to a pool.
@@ -177,7 +177,7 @@ pub struct PoolAddDisk {
     pub size: Option<u64>,
     /// With `size`: preallocate the space in the file system, so that it cannot run out later.
     #[serde(default)]
-    pub reserve: bool,
+    pub preallocate: bool,
     /// Overwrite what is on the disk.
     #[serde(default)]
     pub wipe: bool,

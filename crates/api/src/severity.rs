@@ -9,9 +9,10 @@ use utoipa::ToSchema;
 pub enum Severity {
     /// For information. A finding: it works as configured, but could be better.
     Info,
-    /// Needs attention. A finding: all volumes are served, with less redundancy than configured, or
-    /// something else is wrong.
+    /// Act in working hours: everything is served, but with less redundancy than configured, or something
+    /// else is wrong.
     Warning,
-    /// Something is lost. An event also: one fault away from being lost.
+    /// Act now: hosts are not served, or data is lost; or a part has failed, and the next failure can do
+    /// that.
     Critical,
 }

@@ -142,7 +142,7 @@ pub struct Loss {
     pub node: u16,
     /// The outcome, for programs.
     pub outcome: LossOutcome,
-    /// The same as text.
+    /// The same as text, without the node: `unavailable until the node returns (only copy in sync)`.
     pub text: String,
 }
 
@@ -329,6 +329,53 @@ pub enum VolumeKind {
     Ram,
     /// In the pool, log-structured: thin, with checksums. Takes the space of what was written.
     Log,
+}
+
+/// What distinguishes the kinds. Other crates ask for these properties, not for a kind by its name: so a new
+/// kind is one variant and its properties.
+impl VolumeKind {
+    /// Whether its blocks are on disks, and survive a restart of the node.
+    pub const fn is_durable(self) -> bool {
+        match self {
+            VolumeKind::Thick | VolumeKind::Log => true,
+            VolumeKind::Ram => false,
+        }
+    }
+
+    /// Whether it takes the space of its pool as blocks are written, and shares it with other volumes. Such a
+    /// volume can have a reserve and a policy for a full pool.
+    pub const fn is_thin(self) -> bool {
+        match self {
+            VolumeKind::Log => true,
+            VolumeKind::Thick | VolumeKind::Ram => false,
+        }
+    }
+
+    /// Whether its blocks can be compressed.
+    pub const fn is_compressible(self) -> bool {
+        match self {
+            VolumeKind::Log => true,
+            VolumeKind::Thick | VolumeKind::Ram => false,
+        }
+    }
+
+    /// Whether each block has a checksum. A durable volume of another kind has checksums if it was created
+    /// with them.
+    pub const fn has_checksums(self) -> bool {
+        match self {
+            VolumeKind::Log => true,
+            VolumeKind::Thick | VolumeKind::Ram => false,
+        }
+    }
+
+    /// As in "a thick volume".
+    pub const fn name(self) -> &'static str {
+        match self {
+            VolumeKind::Thick => "thick",
+            VolumeKind::Ram => "RAM",
+            VolumeKind::Log => "log",
+        }
+    }
 }
 
 /// What a log volume's writes do when the pool is full. Reads and UNMAP continue in any case.

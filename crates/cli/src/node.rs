@@ -44,8 +44,7 @@ pub enum Command {
         /// Addresses to listen on for other nodes, which must be able to reach them; the default port is 3270
         #[arg(long, value_name = "ADDR[:PORT]", value_delimiter = ',', required = true)]
         listen: Vec<String>,
-        /// Join as a witness: vote, but never have volumes; for the third of three machines, which may be
-        /// small
+        /// Join as a witness: vote only, store no volumes; a small third machine is enough
         #[arg(long)]
         witness: bool,
     },
@@ -59,8 +58,8 @@ pub enum Command {
         #[arg(long, value_name = "NUMBER|all", default_value = "all")]
         node: String,
     },
-    /// Start or end maintenance of a node: it gives up its copies in sync, so that it can be stopped without
-    /// a stall for hosts
+    /// Start or end maintenance of a node: its copies leave the in-sync set, so that you can stop it without
+    /// interrupting host I/O to volumes with other copies
     Maintenance {
         /// Node number
         node: u16,
@@ -71,8 +70,7 @@ pub enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Reserve an address of a node for one kind of links: volume data, or heartbeats and the cluster's
-    /// record
+    /// Dedicate an address of a node to replication, or to heartbeats and the cluster's record
     Link {
         /// Node number
         node: u16,
@@ -82,8 +80,8 @@ pub enum Command {
         #[arg(long = "for", value_enum, value_name = "ROLE")]
         role: KeptFor,
     },
-    /// Set the preferred node: of two nodes, the one that continues when they lose each other; with three
-    /// voters, a majority does
+    /// Set the preferred node: of two nodes, the one that continues when the link between them is lost; with
+    /// three voters, a majority does
     Prefer {
         /// Node number, or none
         #[arg(value_parser = parse_preferred, value_name = "NODE|none")]
@@ -103,7 +101,7 @@ pub enum Command {
         #[arg(value_parser = parse_interval, value_name = "TIME|never")]
         interval: Option<Interval>,
     },
-    /// Make this node, the last survivor of a disaster, a cluster of its own
+    /// Force this node, the last survivor of a disaster, into a new cluster
     ///
     /// Use it only if a majority of the voters is lost for good, so that nothing can be changed. The other
     /// nodes are abandoned: data that only they have is lost. Never start them again with their old data: IF
@@ -259,7 +257,7 @@ impl Command {
                 ))
             }
             Command::ForceNewCluster { confirm } => {
-                let what = "Make this node a cluster of its own";
+                let what = "Force this node into a new cluster";
                 if confirm.go_on_if(output, what, true, || client.would(Client::force_new_cluster))? {
                     let nodes = client.cluster_nodes();
                     client.force_new_cluster()?;

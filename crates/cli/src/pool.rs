@@ -58,7 +58,7 @@ pub enum Command {
         size: Option<Size>,
         /// With --size: preallocate the space, so that the file system cannot run out of it later
         #[arg(long, requires = "size")]
-        reserve: bool,
+        preallocate: bool,
         /// Overwrite any data on the disks
         #[arg(long)]
         wipe: bool,
@@ -133,7 +133,7 @@ pub enum Command {
         size: Option<Size>,
         /// With --size: preallocate the space, so that the file system cannot run out of it later
         #[arg(long, requires = "size")]
-        reserve: bool,
+        preallocate: bool,
         /// Overwrite any data on the disk
         #[arg(long)]
         wipe: bool,
@@ -175,10 +175,10 @@ pub enum Command {
 impl Command {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
-            Command::Create { name, paths, size, reserve, wipe, of, confirm } => {
+            Command::Create { name, paths, size, preallocate, wipe, of, confirm } => {
                 let paths = absolute(&paths, of)?;
                 let what = format!("Create pool {name} from {}", paths.join(", ") + &of.text());
-                let disk = |path| NewDisk { path, size: size.map(|size| size.0), reserve };
+                let disk = |path| NewDisk { path, size: size.map(|size| size.0), preallocate };
                 let pool = PoolCreate { name, disks: paths.into_iter().map(disk).collect(), wipe };
                 let create = |client: &Client| client.create_pool(&pool, of.node);
                 confirm.show(client, output, (&what, wipe), create, one)
@@ -226,10 +226,10 @@ impl Command {
                 let jobs = client.scrub_pool(&name, of.node)?;
                 output.show(&jobs.items, |jobs| job::table(jobs))
             }
-            Command::AddDisk { name, path, size, reserve, wipe, of, confirm } => {
+            Command::AddDisk { name, path, size, preallocate, wipe, of, confirm } => {
                 let path = absolute_path(&path, of)?;
                 let what = format!("Add {path} to pool {name}{}", of.text());
-                let disk = PoolAddDisk { path, size: size.map(|size| size.0), reserve, wipe };
+                let disk = PoolAddDisk { path, size: size.map(|size| size.0), preallocate, wipe };
                 let add = |client: &Client| client.add_disk(&name, &disk, of.node);
                 confirm.show(client, output, (&what, wipe), add, one)
             }

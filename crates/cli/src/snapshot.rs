@@ -15,7 +15,7 @@ use super::table::{Table, fields, list, size};
 /// What to do with snapshots.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Take a snapshot of one or several log volumes, all at one instant
+    /// Take a snapshot of one or several log volumes, all at one point in time
     ///
     /// Commands of hosts wait meanwhile: for 500 ms at most, or the snapshot is not taken. It is taken on all
     /// copies that are in sync.
@@ -134,15 +134,11 @@ fn created(snapshot: &Snapshot) -> String {
     let lacking = snapshot.volumes.iter().flat_map(|of| {
         let absent = of.copies.iter().filter(|copy| copy.state == SnapshotCopyState::Absent);
         absent.map(move |copy| {
-            format!("The copy of {} on {} does not have it: it is not in sync.\n", of.volume, copy.node_name)
+            format!("The snapshot is not on {}: its copy of {} is out of sync.\n", copy.node_name, of.volume)
         })
     });
     let lacking: String = lacking.collect();
-    format!(
-        "Snapshot {} of {volumes} taken. Hosts had to wait for {}.\n{lacking}",
-        snapshot.name,
-        pause(snapshot)
-    )
+    format!("Snapshot {} of {volumes} taken. I/O pause: {}.\n{lacking}", snapshot.name, pause(snapshot))
 }
 
 fn restored(restored: &SnapshotRestored) -> String {
@@ -179,9 +175,9 @@ fn shown(snapshot: &Snapshot) -> String {
         ("Number", snapshot.number.to_string()),
         ("State", state(snapshot.state).into()),
         ("Created", utc(snapshot.created)),
-        ("Hosts had to wait for", pause(snapshot)),
+        ("I/O pause", pause(snapshot)),
         ("On hold", String::from(if snapshot.held { "yes, it cannot be deleted" } else { "no" })),
-        ("Its deletion frees", frees(&snapshot.volumes)),
+        ("Reclaimable", frees(&snapshot.volumes)),
     ]);
     let mut table = Table::new(&["VOLUME", "SIZE", "NODE", "NAME", "COPY", "FREES"]);
     for of in &snapshot.volumes {
@@ -213,10 +209,10 @@ fn state(state: SnapshotState) -> &'static str {
 
 fn copy_state(state: SnapshotCopyState) -> &'static str {
     match state {
-        SnapshotCopyState::Present => "has it",
+        SnapshotCopyState::Present => "present",
         SnapshotCopyState::Missing => "MISSING",
-        SnapshotCopyState::Unknown => "has it (node not reached)",
-        SnapshotCopyState::Absent => "does not have it",
+        SnapshotCopyState::Unknown => "present (node not reached)",
+        SnapshotCopyState::Absent => "absent",
     }
 }
 
@@ -306,10 +302,10 @@ mod tests {
     #[test]
     fn a_copy_that_lacks_it_is_named() {
         let text = shown(&snapshot());
-        assert!(text.contains("does not have it") && text.contains("has it"), "{text}");
+        assert!(text.contains("absent") && text.contains("present"), "{text}");
         let text = created(&snapshot());
-        assert!(text.contains("The copy of logs on san2 does not have it"), "{text}");
-        assert!(text.contains("Hosts had to wait for 12.3 ms"), "{text}");
+        assert!(text.contains("The snapshot is not on san2: its copy of logs is out of sync."), "{text}");
+        assert!(text.contains("I/O pause: 12.3 ms"), "{text}");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use api::{
-    Client, Comparison, CopyState, Difference, RecordPlace, Verification, VerificationState, Volume,
-    VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
+    Client, Comparison, CopyState, Difference, Loss, LossOutcome, RecordPlace, Verification,
+    VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
 };
 use clap::{Args, Subcommand, ValueEnum};
 use terms::attach::attach_lines;
@@ -409,7 +409,7 @@ fn table(volumes: &[Volume]) -> String {
     if !volumes.iter().any(|volume| volume.compression.is_some()) {
         table.omit("RATIO");
     }
-    if !volumes.iter().any(|volume| volume.kind == VolumeKind::Thick && volume.checksums == Some(true)) {
+    if !volumes.iter().any(|volume| !volume.kind.has_checksums() && volume.checksums == Some(true)) {
         table.omit("CHECKSUMS");
     }
     if volumes.iter().all(|volume| volume.copies.is_empty()) {
@@ -422,7 +422,7 @@ fn table(volumes: &[Volume]) -> String {
 
 /// What a volume uses, and of a log volume what is reserved for it.
 fn used(volume: &Volume) -> String {
-    match volume.kind == VolumeKind::Log && volume.reserved > 0 {
+    match volume.kind.is_thin() && volume.reserved > 0 {
         true => format!("{} ({} reserved)", size(volume.used), size(volume.reserved)),
         false => size(volume.used),
     }
@@ -471,7 +471,7 @@ fn copies(volume: &Volume, place: RecordPlace) -> String {
     };
     let losses = match volume.losses.as_slice() {
         [] => "unknown: this node could not list the cluster's nodes in time (`ursa node list`)".into(),
-        losses => losses.iter().map(|loss| loss.text.as_str()).collect::<Vec<_>>().join("\n"),
+        losses => losses.iter().map(loss_line).collect::<Vec<_>>().join("\n"),
     };
     let chosen = split_brain::chosen(volume, place);
     let fork = volume.fork.as_ref().map(|fork| split_brain::fork_line(volume, fork)).unwrap_or_default();
@@ -483,6 +483,14 @@ fn copies(volume: &Volume, place: RecordPlace) -> String {
             ("Verified", volume.comparison.as_ref().map_or_else(|| "-".into(), compared)),
             ("Tolerance", losses),
         ])
+}
+
+/// `if node 1 is lost: unavailable until the node returns (only copy in sync)`.
+fn loss_line(Loss { node, outcome, text }: &Loss) -> String {
+    match outcome {
+        LossOutcome::Down => format!("node {node} is {text}"),
+        _ => format!("if node {node} is lost: {text}"),
+    }
 }
 
 /// The result of the last verification, and the time of the next one.
@@ -602,7 +610,6 @@ fn ratio(volume: &Volume) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use api::{Loss, LossOutcome};
     use terms::samples;
 
     use super::*;
@@ -610,14 +617,16 @@ mod tests {
     #[test]
     fn losses_are_unknown_only_if_no_node_reports_them() {
         let unknown = samples::volume("db", vec![samples::copy(0, 1, CopyState::InSync)]);
-        let text = "if node 1 is lost: unavailable".to_owned();
-        let losses = vec![Loss { node: 1, outcome: LossOutcome::Unavailable, text }];
+        let loss = |node, outcome, text: &str| Loss { node, outcome, text: text.to_owned() };
+        let losses =
+            vec![loss(1, LossOutcome::Unavailable, "unavailable"), loss(2, LossOutcome::Down, "down now")];
         let known = Volume { losses, ..unknown.clone() };
         let tolerance = |volume: &Volume| {
             let shown = copies(volume, RecordPlace::Nodes);
-            shown.lines().find_map(|line| line.strip_prefix("Tolerance")).unwrap().trim().to_owned()
+            let (_, lines) = shown.split_once("Tolerance").unwrap();
+            lines.lines().map(str::trim).collect::<Vec<_>>().join("; ")
         };
         assert!(tolerance(&unknown).starts_with("unknown: this node could not list"), "{unknown:?}");
-        assert_eq!(tolerance(&known), "if node 1 is lost: unavailable");
+        assert_eq!(tolerance(&known), "if node 1 is lost: unavailable; node 2 is down now");
     }
 }

@@ -29,7 +29,7 @@ pub enum Error {
     Etcd,
     #[error("etcd does not hold the cluster's record as this node knows it: run `ursa status` for details")]
     WrongEtcd,
-    #[error("this node's copy of the cluster's record cannot be written: {0}")]
+    #[error("this node's copy of the cluster's record accepts no changes: {0}")]
     Stalled(crate::Stall),
     /// A transaction may have taken effect.
     #[error("the cluster's record has stopped on this node")]

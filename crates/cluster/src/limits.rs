@@ -73,6 +73,13 @@ pub const SNAPSHOT_TICKS: u64 = 200;
 /// How long applied state may wait for the next transaction of the disk: 100 ms. Until then it is in the log.
 pub const DEFERRED_TICKS: u64 = 2;
 
+/// For how long messages for the log that a node cannot read have to keep coming until its copy counts as
+/// stalled: 5 s, five elections, since another leader may lack the entry.
+pub const UNREADABLE_TICKS: u64 = 100;
+/// How long after the last of them it still counts as stalled: 10 s. A leader sends such a message again when
+/// a heartbeat is answered.
+pub const UNREADABLE_GAP_TICKS: u64 = 200;
+
 /// The interval at which a node retries a record's file that could not be written: long enough not to keep a
 /// full disk busy, short compared to an operator's patience.
 pub const REOPEN_EVERY: Duration = Duration::from_secs(1);

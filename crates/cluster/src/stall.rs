@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 
-/// Why a node's copy of the cluster's record cannot be written.
+/// Why a node's copy of the cluster's record accepts no changes.
 ///
-/// The node takes part again when it can; until then its vote is missing.
+/// The node takes part again when it does; until then its vote is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum Stall {
@@ -14,6 +14,8 @@ pub enum Stall {
     Disk,
     #[error("a bug in Ursa ended it: restart the node and report this")]
     Defect,
+    #[error("other nodes run a later version of Ursa, and this one cannot read their changes: update it")]
+    Unreadable,
     #[error("a reason that only later versions know (code {0})")]
     Later(u8),
 }
@@ -25,6 +27,7 @@ impl Stall {
             Stall::NoSpace => 1,
             Stall::Disk => 2,
             Stall::Defect => 3,
+            Stall::Unreadable => 4,
             Stall::Later(code) => code,
         }
     }
@@ -36,6 +39,7 @@ impl Stall {
             1 => Some(Stall::NoSpace),
             2 => Some(Stall::Disk),
             3 => Some(Stall::Defect),
+            4 => Some(Stall::Unreadable),
             later => Some(Stall::Later(later)),
         }
     }

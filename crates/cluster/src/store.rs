@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::call::{Answer, Call, call};
 use crate::error::Error;
+use crate::etcd::EtcdTrouble;
 use crate::members::MemberChange;
 use crate::node_id::NodeId;
 use crate::transaction::{Outcome, Revision, Transaction, Versioned};
@@ -54,7 +55,7 @@ pub struct Status {
     /// The nodes that follow without a vote; empty with etcd, which does not know its followers.
     pub learners: Vec<u64>,
     /// Why etcd cannot be used; `None`: it can.
-    pub trouble: Option<String>,
+    pub trouble: Option<EtcdTrouble>,
     /// Why this node's copy accepts no changes; `None`: it does.
     pub stalled: Option<crate::Stall>,
 }

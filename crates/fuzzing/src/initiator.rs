@@ -5,7 +5,7 @@ use base::{Chain, SendBatch};
 use proto::iscsi::initiator::{
     Command, Connection, Identity, Login, LoginOptions, LoginOutcome, Transfer, Wish,
 };
-use proto::iscsi::target::Negotiated;
+use proto::iscsi::target_role::Negotiated;
 use proto::iscsi::wire::Serial;
 use proto::scsi::Cdb;
 

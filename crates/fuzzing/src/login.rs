@@ -2,7 +2,7 @@
 
 use arbitrary::Arbitrary;
 use base::{Instant, SendBatch};
-use proto::iscsi::target::{Authorization, Chap, Credentials, Login, LoginEvent, LoginStatus};
+use proto::iscsi::target_role::{Authorization, Chap, Credentials, Login, LoginEvent, LoginStatus};
 use proto::iscsi::wire::{InitiatorTag, LoginRequestPdu, Serial, Stage, padding};
 
 use crate::fields::{few, many, short};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arbitrary::Arbitrary;
 use base::{BlockSize, Chain, Instant, SendBatch, crc32c};
-use proto::iscsi::target::{
+use proto::iscsi::target_role::{
     CloseReason, Command as Handed, ConnectionId, Event, Negotiated, Session, SessionConfig, TargetRecord,
     TaskResponse,
 };

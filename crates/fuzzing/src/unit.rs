@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use base::{BlockCount, BlockSize, ByteLen, Chain, Lba, LbaRange};
+use proto::block::{BlockDone, BlockError, BlockOp, Provisioning, Space};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{
-    AccessState, BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, Identity, InitiatorPort, ItNexus,
-    LogicalUnit, LuConfig, LuState, Lun, NexusId, Outcome, PortGroup, Provisioning, RelativePort, Request,
-    Space, Status, Step, TargetPort, Thresholds,
+    AccessState, Cdb, ChangeRequest, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig, LuState, Lun,
+    NexusId, Outcome, PortGroup, RelativePort, Request, Status, Step, TargetPort, Thresholds,
 };
 
 /// Blocks of the volume: few, so that inputs often reach its end.
@@ -57,7 +57,7 @@ impl Unit {
         let mut unit = LogicalUnit::new(config, LuState::default());
         for number in 0..NEXUSES {
             let name = ItNexus {
-                initiator: InitiatorPort {
+                initiator: InitiatorPort::Iscsi {
                     name: Arc::from(format!("iqn.2026-11.fuzz:i{number}")),
                     isid: [number as u8; 6],
                 },
@@ -88,7 +88,7 @@ impl Unit {
                         "a segment has two sizes"
                     );
                 }
-                self.unit.finish(pending, Ok(BlockDone::Done))
+                self.unit.finish_copy(pending, Ok(()))
             }
             Step::ReportLuns(report) => report.answer(&[Lun::new(0).expect("zero is a number")]),
         };

@@ -33,6 +33,17 @@ pub enum AuthoritiesError {
     Empty(PathBuf),
 }
 
+impl AuthoritiesError {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            AuthoritiesError::File(path, _)
+            | AuthoritiesError::Unfit(path, _)
+            | AuthoritiesError::Empty(path) => path,
+        }
+    }
+}
+
 /// Why the client's own certificate cannot be used.
 #[derive(Debug, Error)]
 pub enum IdentityError {
@@ -53,6 +64,17 @@ pub enum IdentityError {
         #[source]
         source: rustls::Error,
     },
+}
+
+impl IdentityError {
+    /// The file; the certificate's, if it and the key do not match.
+    pub fn path(&self) -> &Path {
+        match self {
+            IdentityError::File(path, _)
+            | IdentityError::Empty(path)
+            | IdentityError::Unfit { certificate: path, .. } => path,
+        }
+    }
 }
 
 /// The cryptography that TLS uses.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use proto::iscsi::target::TargetRecord;
+use proto::iscsi::target_role::TargetRecord;
 
 use crate::{Error, Options, Session};
 

@@ -24,5 +24,5 @@ pub use multipath::{Multipath, MultipathOptions, Policy, Search, UnitSelector};
 pub use options::{Chap, Options, Timeouts};
 pub use pattern::{Pattern, WrongSector};
 pub use proto::iscsi::initiator::{CommandResult, LoginError, Transfer, Wish};
-pub use proto::iscsi::target::{Credentials, TargetRecord, TaskFunction};
+pub use proto::iscsi::target_role::{Credentials, TargetRecord, TaskFunction};
 pub use session::{Pending, Session};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto::iscsi::initiator::{Identity, LoginOptions, Proof, Wish};
-use proto::iscsi::target::Credentials;
+use proto::iscsi::target_role::Credentials;
 
 /// CHAP credentials of both sides.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Accepts connections of other nodes.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use rt::{DetachedStream, Listener};
 use crate::endpoint::Endpoint;
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
 use crate::join::{self, Admission, JoinAnswered, JoinWireError, Rejection};
+use crate::log_throttle::LogTopic;
 use crate::mesh::Mesh;
 use crate::room::Room;
 use crate::wire::{Wire, WireError};
-use crate::{LinkName, Versions};
+use crate::{LinkName, LinkTrouble, NotAdmitted, Versions};
 
 /// How long to wait after a failed accept, as without file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -24,7 +25,7 @@ pub(crate) async fn accept(mesh: Rc<Mesh>, listener: Rc<Listener>, room: Rc<Room
         match listener.accept().await {
             Ok((stream, address)) => {
                 let Some(place) = room.enter(address.ip()).await else {
-                    if mesh.log_throttle.is_news(None, &format!("{} is full", address.ip())) {
+                    if mesh.log_throttle.is_news(None, LogTopic::Crowd(address.ip())) {
                         tracing::warn!(%address, "too many connections from one address that are not links: some are closed");
                     }
                     continue;
@@ -37,7 +38,7 @@ pub(crate) async fn accept(mesh: Rc<Mesh>, listener: Rc<Listener>, room: Rc<Room
                 .detach();
             }
             Err(error) => {
-                if mesh.log_throttle.is_news(None, &error.to_string()) {
+                if mesh.log_throttle.is_news(None, LogTopic::Accept(rt::errno(&error))) {
                     let address = listener.local_address();
                     tracing::warn!(%address, %error, "cannot accept a connection from another node");
                 }
@@ -84,19 +85,18 @@ async fn welcome(mesh: &Rc<Mesh>, stream: DetachedStream, address: SocketAddr) {
         // reports that.
         return tracing::debug!(%address, reason, "an incoming connection was not accepted as a link");
     }
-    let refusal = match &error {
-        AcceptError::ByPeer { refused, .. } => Some(refused.refusal),
+    if let AcceptError::ByMe { refused, hello } = &error
+        && refused.refusal == Refusal::Name
+        && hello.from < mesh.me
+    {
         // A node with a lower number asked whether it is a member, and it is one.
-        AcceptError::ByMe { refused, hello } if refused.refusal == Refusal::Name && hello.from < mesh.me => {
-            return tracing::debug!(%address, reason, "a node asked whether it is a member");
-        }
-        _ => None,
-    };
-    if let Some(node) = node {
-        mesh.note_trouble(node, &reason, refusal);
+        return tracing::debug!(%address, reason, "a node asked whether it is a member");
     }
-    // Clients use another port with each attempt.
-    if mesh.log_throttle.is_news(node, &format!("{} {reason}", address.ip())) {
+    let topic = error.topic(address.ip());
+    if let (Some(node), LogTopic::Incoming(_, trouble)) = (node, topic) {
+        mesh.note_trouble(node, trouble);
+    }
+    if mesh.log_throttle.is_news(node, topic) {
         tracing::warn!(%address, reason, "an incoming connection was not accepted as a link");
     }
 }
@@ -131,6 +131,32 @@ enum AcceptError {
     ByMe { refused: Refused, hello: Hello },
     #[error("refused by {}: {refused}", hello.from)]
     ByPeer { refused: Refused, hello: Hello },
+}
+
+impl AcceptError {
+    /// The same as codes and facts.
+    fn topic(&self, from: IpAddr) -> LogTopic {
+        let trouble = match self {
+            AcceptError::Join(rejection) => {
+                let reason = match rejection {
+                    Rejection::User(_) => None,
+                    Rejection::Late => Some(NotAdmitted::Late),
+                    Rejection::TooLong => Some(NotAdmitted::TooLong),
+                };
+                return LogTopic::NotAdmitted(from, reason);
+            }
+            AcceptError::Joiner(JoinWireError::Malformed) => return LogTopic::Joiner(from, None),
+            AcceptError::Joiner(JoinWireError::Wire(error)) => {
+                return LogTopic::Joiner(from, Some(error.trouble()));
+            }
+            AcceptError::Wire(error) | AcceptError::Undone(error) => error.trouble(),
+            AcceptError::Late => LinkTrouble::HandshakeTimeout,
+            AcceptError::Foreign => LinkTrouble::Foreign,
+            AcceptError::Opening(refused) | AcceptError::ByMe { refused, .. } => LinkTrouble::ByMe(*refused),
+            AcceptError::ByPeer { refused, .. } => LinkTrouble::ByPeer(*refused),
+        };
+        LogTopic::Incoming(from, trouble)
+    }
 }
 
 async fn agree(mesh: &Rc<Mesh>, wire: &mut Wire) -> Result<Agreed, AcceptError> {

@@ -13,7 +13,7 @@ use rt::Stream;
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
 use crate::tls::Configs;
 use crate::wire::{Wire, WireError};
-use crate::{ClusterId, Limits, NodeCredentials, Protocol, Role, Versions};
+use crate::{ClusterId, Limits, LinkTrouble, NodeCredentials, Protocol, Role, Versions};
 
 /// A life of a node that is over.
 pub struct DeathNotice {
@@ -30,7 +30,7 @@ pub enum DeathNoticeError {
     #[error("the credentials are not valid")]
     Tls(#[source] rustls::Error),
     #[error("cannot connect to {0}: {1}")]
-    Unreached(SocketAddr, String),
+    Unreached(SocketAddr, LinkTrouble),
     #[error("refused: {0}")]
     Refused(Refusal),
 }
@@ -57,7 +57,7 @@ impl DeathNotice {
         address: SocketAddr,
         limits: &Limits,
     ) -> Result<(), DeathNoticeError> {
-        let unreached = |error: WireError| DeathNoticeError::Unreached(address, base::chain(&error));
+        let unreached = |error: WireError| DeathNoticeError::Unreached(address, error.trouble());
         let exchange = async {
             let stream = Stream::connect(address, limits.connect).await?;
             let mut wire = Wire::new(stream, Versions::CURRENT);

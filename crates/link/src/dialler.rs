@@ -1,6 +1,7 @@
 //! Connects to a peer, and reconnects as long as it is a member.
 
 use std::future::ready;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,39 +11,29 @@ use rt::Stream;
 
 use crate::endpoint::Endpoint;
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
+use crate::log_throttle::LogTopic;
 use crate::mesh::{Member, Mesh};
 use crate::wire::{Wire, WireError};
-use crate::{Limits, LinkName, Peer, Role};
+use crate::{Limits, LinkName, LinkTrouble, Peer, Role};
 
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 enum DialError {
-    #[error("its address is not known")]
-    Nowhere,
-    #[error("cannot connect: {0}")]
-    Connect(std::io::Error),
-    #[error("handshake timeout: something else may be listening at this address")]
-    Late,
+    #[error("{0}")]
+    Trouble(#[from] LinkTrouble),
     #[error("{0}")]
     Wire(#[from] WireError),
-    #[error("the peer at this address is not a node of a cluster: correct the address")]
-    Foreign,
-    #[error("refused by the other node: {0}")]
-    ByPeer(Refused),
-    #[error("refused by this node: {0}")]
-    ByMe(Refused),
     #[error("the other node responds again")]
     Unwanted,
 }
 
 impl DialError {
-    /// Why the peer refused, if it did.
-    fn of_peer(&self) -> Option<Refusal> {
+    /// The same as a code with facts; `None` if nothing is wrong.
+    fn trouble(&self) -> Option<LinkTrouble> {
         match self {
-            DialError::ByPeer(refused) | DialError::Wire(WireError::Refused(refused)) => {
-                Some(refused.refusal)
-            }
-            _ => None,
+            DialError::Trouble(trouble) => Some(*trouble),
+            DialError::Wire(error) => Some(error.trouble()),
+            DialError::Unwanted => None,
         }
     }
 }
@@ -68,12 +59,13 @@ pub(crate) async fn ask_for_membership(mesh: Rc<Mesh>, member: Rc<Member>) {
         else {
             continue;
         };
-        let refusal = error.of_peer().filter(|refusal| *refusal != Refusal::Name);
+        let is_refusal =
+            |trouble: &LinkTrouble| trouble.refusal_of_peer().is_some_and(|refusal| refusal != Refusal::Name);
         if member.is_linked() {
             continue;
         }
-        match refusal {
-            Some(_) => mesh.note_trouble(member.id, &chain(&error), refusal),
+        match error.trouble().filter(is_refusal) {
+            Some(trouble) => mesh.note_trouble(member.id, trouble),
             // This node is still a member, or the peer does not answer: the side that connects reports what
             // is wrong with links.
             None => member.forget_refusal(),
@@ -132,11 +124,18 @@ pub(crate) async fn keep_up(mesh: Rc<Mesh>, member: Rc<Member>, role: Role, numb
             }
             Err(error) => {
                 attempts += 1;
-                let address = address.map(|address| address.to_string()).unwrap_or_default();
-                let reason = chain(&error);
-                mesh.note_trouble(member.id, &reason, error.of_peer());
-                if mesh.log_throttle.is_news(Some(member.id), &format!("{role} {address} {reason}")) {
-                    tracing::warn!(address, reason, "{name} cannot be established; this node keeps trying");
+                if let Some(trouble) = error.trouble() {
+                    mesh.note_trouble(member.id, trouble);
+                    let topic = LogTopic::Dial(role, address, trouble);
+                    if mesh.log_throttle.is_news(Some(member.id), topic) {
+                        let address = address.map(|address| address.to_string()).unwrap_or_default();
+                        let reason = chain(&error);
+                        tracing::warn!(
+                            address,
+                            reason,
+                            "{name} cannot be established; this node keeps trying"
+                        );
+                    }
                 }
             }
         }
@@ -261,11 +260,13 @@ async fn attempt(
     timeouts: DialTimeouts,
     wanted: impl Future<Output = bool>,
 ) -> Result<u64, DialError> {
-    let address = address.ok_or(DialError::Nowhere)?;
-    let stream = Stream::connect(address, timeouts.connect).await.map_err(DialError::Connect)?;
+    let address = address.ok_or(LinkTrouble::NoAddress)?;
+    let unreached = |error: io::Error| LinkTrouble::Unreached { errno: rt::errno(&error) };
+    let stream = Stream::connect(address, timeouts.connect).await.map_err(unreached)?;
     let agreed = rt::timeout(timeouts.handshake, agree(mesh, name, stream, wanted)).await;
-    let (wire, hello) = agreed.map_err(|_| DialError::Late)??;
-    mesh.admit(wire, hello).await.map_err(|refusal| DialError::ByMe(mesh.refused(refusal, &hello)))
+    let (wire, hello) = agreed.map_err(|_| LinkTrouble::HandshakeTimeout)??;
+    let admitted = mesh.admit(wire, hello).await;
+    Ok(admitted.map_err(|refusal| LinkTrouble::ByMe(mesh.refused(refusal, &hello)))?)
 }
 
 /// Returns the other side's hello when both sides want the link.
@@ -287,11 +288,11 @@ async fn agree(
     // A refusal of the preamble is shorter than a hello.
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
     if let Opening::Refused(refusal, theirs) = Opening::parse(opening, ours) {
-        return Err(DialError::ByPeer(Refused { refusal, ours, theirs }));
+        return Err(LinkTrouble::ByPeer(Refused { refusal, ours, theirs }).into());
     }
-    let hello = Hello::read(&mut wire, opening).await?.ok_or(DialError::Foreign)?;
+    let hello = Hello::read(&mut wire, opening).await?.ok_or(LinkTrouble::Foreign)?;
     if let Some(refusal) = hello.refusal {
-        return Err(DialError::ByPeer(mesh.refused(refusal, &hello)));
+        return Err(LinkTrouble::ByPeer(mesh.refused(refusal, &hello)).into());
     }
     let is_answer = (hello.from, hello.role, hello.number, hello.attempt)
         == (name.peer, name.role, name.number, mine.attempt);
@@ -302,7 +303,7 @@ async fn agree(
     }
     mine.refusal = verdict.err();
     wire.send(&mine.encode()).await?;
-    verdict.map_err(|refusal| DialError::ByMe(mesh.refused(refusal, &hello)))?;
+    verdict.map_err(|refusal| LinkTrouble::ByMe(mesh.refused(refusal, &hello)))?;
     Ok((wire, hello))
 }
 

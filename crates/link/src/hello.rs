@@ -4,6 +4,7 @@ use std::fmt;
 
 use base::crc32c;
 use replica::{Incarnation, NodeId};
+use serde::{Deserialize, Serialize};
 
 use crate::wire::{Wire, WireError};
 use crate::{Capabilities, ClusterId, Protocol, Role, Versions};
@@ -108,9 +109,10 @@ fn opening(versions: Versions, [what, detail]: [u8; 2]) -> [u8; PREAMBLE_BYTES] 
     bytes
 }
 
-/// Why a node refuses a link with another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+/// Why a node refuses a link with another. Sent as its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
+#[serde(try_from = "u8", into = "u8")]
 pub enum Refusal {
     #[error("the two nodes have no protocol version in common: update the older one")]
     Version,
@@ -189,12 +191,29 @@ impl Refusal {
     }
 }
 
+impl From<Refusal> for u8 {
+    fn from(refusal: Refusal) -> u8 {
+        refusal.code()
+    }
+}
+
+impl TryFrom<u8> for Refusal {
+    type Error = &'static str;
+
+    fn try_from(code: u8) -> Result<Refusal, &'static str> {
+        Refusal::from_code(code).ok_or("0 is not the code of a refusal")
+    }
+}
+
 /// A refusal for display: if versions do not match, it shows those of both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) refusal: Refusal,
-    pub(crate) ours: Versions,
-    pub(crate) theirs: Versions,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Refused {
+    /// Why.
+    pub refusal: Refusal,
+    /// The versions that the node which reports this speaks.
+    pub ours: Versions,
+    /// The versions that the other node speaks.
+    pub theirs: Versions,
 }
 
 impl fmt::Display for Refused {

@@ -34,6 +34,7 @@ mod protocol;
 mod room;
 mod settings;
 mod tls;
+mod trouble;
 mod wire;
 
 #[doc(hidden)]
@@ -44,10 +45,11 @@ pub use credentials::{
 };
 pub use death_notice::{DeathNotice, DeathNoticeError};
 pub use frame::{Decoder, Frame, HEAD_MAX, HEADER_BYTES, Malformed, PAYLOAD_MAX, encode};
-pub use hello::Refusal;
-pub use join::{ABOUT_MAX, JoinAnswer, JoinError, JoinRequest, Joined, join};
+pub use hello::{Refusal, Refused};
+pub use join::{ABOUT_MAX, JoinAnswer, JoinError, JoinRequest, Joined, NoAnswer, NotAdmitted, join};
 pub use link::Link;
 pub use links::{Handler, Links, PeerState, StartError};
 pub use name::{ClusterId, LinkName, Role};
 pub use protocol::{Capabilities, Negotiated, Protocol, Versions};
 pub use settings::{DOUBT, Limits, Peer, SILENCE, Settings};
+pub use trouble::{LinkTrouble, TlsTrouble};

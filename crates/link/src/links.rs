@@ -14,7 +14,9 @@ use crate::endpoint::Endpoint;
 use crate::link::{Bounds, Link};
 use crate::mesh::{Identification, Mesh};
 use crate::room::Room;
-use crate::{Frame, JoinAnswer, JoinRequest, Limits, LinkName, Peer, Refusal, Settings, acceptor};
+use crate::{
+    Frame, JoinAnswer, JoinRequest, Limits, LinkName, LinkTrouble, Peer, Refusal, Settings, acceptor,
+};
 
 /// What the user does with links: one handler on each core, called there.
 ///
@@ -47,7 +49,7 @@ pub struct PeerState {
     /// The links that are up.
     pub links: usize,
     /// Why the last attempt to make a link failed, on either side, if none was made since.
-    pub trouble: Option<String>,
+    pub trouble: Option<LinkTrouble>,
     /// Why the other node refused the last attempt, if it did and no link was made since.
     pub refusal: Option<Refusal>,
 }
@@ -84,7 +86,7 @@ async fn try_to_listen(addresses: Vec<SocketAddr>) -> Vec<(SocketAddr, io::Resul
 }
 
 /// Waits until the node can listen at the address.
-async fn listen_later(address: SocketAddr, missing: &RefCell<BTreeMap<SocketAddr, String>>) -> Listener {
+async fn listen_later(address: SocketAddr, missing: &RefCell<BTreeMap<SocketAddr, i32>>) -> Listener {
     loop {
         rt::sleep(LISTEN_EVERY).await;
         match Listener::bind(address).await {
@@ -93,7 +95,9 @@ async fn listen_later(address: SocketAddr, missing: &RefCell<BTreeMap<SocketAddr
                 tracing::info!(%address, "listening for other nodes");
                 return listener;
             }
-            Err(error) => drop(missing.borrow_mut().insert(address, error.to_string())),
+            Err(error) => {
+                missing.borrow_mut().insert(address, rt::errno(&error));
+            }
         }
     }
 }
@@ -103,8 +107,8 @@ pub struct Links {
     mesh: Rc<Mesh>,
     room: Rc<Room>,
     addresses: RefCell<Vec<SocketAddr>>,
-    /// Addresses that are not available now, with the error of the system.
-    missing: Rc<RefCell<BTreeMap<SocketAddr, String>>>,
+    /// Addresses that are not available now, with the error number of the system.
+    missing: Rc<RefCell<BTreeMap<SocketAddr, i32>>>,
     accepting: RefCell<Vec<Task<()>>>,
 }
 
@@ -162,7 +166,7 @@ impl Links {
                 }
                 Err(error) => {
                     tracing::warn!(%address, %error, "cannot listen for other nodes at this address: retrying");
-                    missing.borrow_mut().insert(address, error.to_string());
+                    missing.borrow_mut().insert(address, rt::errno(&error));
                     let later = rt::spawn(async move {
                         let listener = listen_later(address, &missing).await;
                         acceptor::accept(mesh, Rc::new(listener), room).await;
@@ -206,10 +210,10 @@ impl Links {
         self.mesh.is_outdated()
     }
 
-    /// Addresses at which this node should listen and cannot now, with the error of the system.
+    /// Addresses at which this node should listen and cannot now, with the error number of the system.
     ///
     /// Such as those of a network card that is gone. The node retries.
-    pub fn missing_addresses(&self) -> BTreeMap<SocketAddr, String> {
+    pub fn missing_addresses(&self) -> BTreeMap<SocketAddr, i32> {
         self.missing.borrow().clone()
     }
 

@@ -16,7 +16,7 @@ use crate::link::{End, Identity};
 use crate::log_throttle::LogThrottle;
 use crate::tls::Configs;
 use crate::wire::{DetachedWire, Wire};
-use crate::{ClusterId, Limits, LinkName, Peer, PeerState, Protocol, Role, dialler};
+use crate::{ClusterId, Limits, LinkName, LinkTrouble, Peer, PeerState, Protocol, Role, dialler};
 
 /// Core 0's state of all links; [`rt::local`] finds it there.
 pub(crate) struct Mesh {
@@ -57,7 +57,7 @@ pub(crate) struct Member {
     /// Notified when a link has ended, and when the peer's addresses have changed.
     pub(crate) changed: Notify,
     /// Why the last attempt failed, if none has succeeded since.
-    trouble: RefCell<Option<String>>,
+    trouble: Cell<Option<LinkTrouble>>,
     /// Why the peer refused the last attempt, if it did.
     refusal: Cell<Option<Refusal>>,
     /// The tasks that connect, by link, if this node is the one that connects.
@@ -81,7 +81,7 @@ impl Member {
             live: RefCell::default(),
             turn: Semaphore::new(1),
             changed: Notify::new(),
-            trouble: RefCell::default(),
+            trouble: Cell::new(None),
             refusal: Cell::new(None),
             diallers: RefCell::default(),
         })
@@ -190,17 +190,17 @@ impl Mesh {
             id: member.id,
             incarnation: self.lives.borrow().get(&member.id).copied(),
             links: member.live.borrow().len(),
-            trouble: member.trouble.borrow().clone(),
+            trouble: member.trouble.get(),
             refusal: member.refusal.get(),
         };
         members.values().map(state).collect()
     }
 
     /// Notes that an attempt to make a link with this node has failed.
-    pub(crate) fn note_trouble(&self, node: NodeId, reason: &str, refusal: Option<Refusal>) {
+    pub(crate) fn note_trouble(&self, node: NodeId, trouble: LinkTrouble) {
         if let Some(member) = self.member(node) {
-            member.refusal.set(refusal);
-            member.trouble.replace(Some(reason.to_owned()));
+            member.refusal.set(trouble.refusal_of_peer());
+            member.trouble.set(Some(trouble));
         }
     }
 
@@ -345,7 +345,7 @@ impl Mesh {
         }
         self.lives.borrow_mut().insert(hello.from, hello.incarnation);
         self.log_throttle.forget(hello.from);
-        member.trouble.replace(None);
+        member.trouble.set(None);
         member.refusal.set(None);
         // Links with an earlier life of the peer are dead, and no handler may see both.
         member.retire(self.cores, |live| live.incarnation < hello.incarnation, || End::Restarted).await;

@@ -6,8 +6,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Versions of the protocol between nodes: all from [`min`](Versions::min) to [`max`](Versions::max).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "(u8, u8)", into = "(u8, u8)")]
 pub struct Versions {
     min: u8,
     max: u8,
@@ -36,6 +39,20 @@ impl Versions {
     pub fn common(self, other: Versions) -> Option<u8> {
         let highest = self.max.min(other.max);
         (highest >= self.min.max(other.min)).then_some(highest)
+    }
+}
+
+impl TryFrom<(u8, u8)> for Versions {
+    type Error = &'static str;
+
+    fn try_from((min, max): (u8, u8)) -> Result<Versions, &'static str> {
+        Versions::new(min, max).ok_or("not a lowest and a highest version")
+    }
+}
+
+impl From<Versions> for (u8, u8) {
+    fn from(versions: Versions) -> (u8, u8) {
+        (versions.min, versions.max)
     }
 }
 

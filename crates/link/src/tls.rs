@@ -24,8 +24,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, UnbufferedServerConnection, WebPkiClientVerifier};
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, PeerIncompatible, RootCertStore, ServerConfig,
-    SignatureScheme,
+    ClientConfig, DigitallySignedStruct, PeerIncompatible, RootCertStore, ServerConfig, SignatureScheme,
 };
 
 use self::handshake::{Agreed, Handshake, Side};
@@ -195,25 +194,6 @@ fn trust_in(authority: &CertificateDer<'_>) -> Result<Arc<RootCertStore>, rustls
 
 fn no_authority() -> rustls::Error {
     rustls::Error::General("the CA certificate is not valid".to_owned())
-}
-
-/// What to do about an error.
-pub(crate) fn advice(error: &rustls::Error) -> &'static str {
-    match error {
-        rustls::Error::InvalidCertificate(
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => {
-            "the certificate belongs to another node: correct the address of the member, or give the node its own credentials"
-        }
-        rustls::Error::InvalidCertificate(_) => {
-            "the certificate is not signed by this cluster's CA: let the node that does not belong to the cluster join it"
-        }
-        rustls::Error::NoCertificatesPresented => {
-            "the peer presented no certificate: let it join the cluster"
-        }
-        rustls::Error::AlertReceived(_) => "the peer does not accept this node; see its log for the cause",
-        _ => "the peer may not be a node of a cluster",
-    }
 }
 
 /// The TLS state of one connection.

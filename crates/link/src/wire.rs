@@ -1,14 +1,15 @@
 //! A connection while the two sides agree on its purpose.
 
-use std::io;
+use std::error::Error;
 use std::time::Duration;
+use std::{fmt, io};
 
 use base::SendBatch;
 use rt::{DetachedStream, Stream};
 
-use crate::Versions;
 use crate::hello::{Opening, PREAMBLE_BYTES, Refused};
-use crate::tls::{self, FeedError, Tls};
+use crate::tls::{FeedError, Tls};
+use crate::{LinkTrouble, Versions};
 
 /// How much a side may have sent before it is read: a few handshake messages, and the first frames after
 /// them.
@@ -18,18 +19,54 @@ const INCOMING_MAX: usize = 1 << 20;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Why the two sides did not reach an agreement.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub(crate) enum WireError {
-    #[error("the connection failed")]
-    Io(#[from] io::Error),
-    #[error("the peer closed the connection")]
+    Io(io::Error),
     Closed,
-    #[error("TLS failed: {}", tls::advice(.0))]
-    Tls(#[from] rustls::Error),
-    #[error("refused by the other node: {0}")]
+    Tls(rustls::Error),
     Refused(Refused),
-    #[error("the peer sent more data than expected")]
     TooMuch,
+}
+
+impl WireError {
+    /// The same as a code with facts.
+    pub(crate) fn trouble(&self) -> LinkTrouble {
+        match self {
+            WireError::Io(error) => LinkTrouble::Broken { errno: rt::errno(error) },
+            WireError::Closed => LinkTrouble::Closed,
+            WireError::Tls(error) => LinkTrouble::Tls(error.into()),
+            WireError::Refused(refused) => LinkTrouble::ByPeer(*refused),
+            WireError::TooMuch => LinkTrouble::TooMuch,
+        }
+    }
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.trouble())
+    }
+}
+
+impl Error for WireError {
+    /// For the log: what rustls says.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            WireError::Tls(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for WireError {
+    fn from(error: io::Error) -> WireError {
+        WireError::Io(error)
+    }
+}
+
+impl From<rustls::Error> for WireError {
+    fn from(error: rustls::Error) -> WireError {
+        WireError::Tls(error)
+    }
 }
 
 /// The connection.

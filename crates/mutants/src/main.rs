@@ -3,6 +3,7 @@
 //! Run by hand, not by `./test`: each fault costs a build. Each file in `mutations/` has one fault
 //! ([`mutation`]); `docs/testing.md` has a table of them.
 
+mod failure;
 mod mutation;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use lexopt::prelude::{Long, Short, ValueExt};
 
+use crate::failure::Failure;
 use crate::mutation::{Catcher, Mutation};
 
 const USAGE: &str = "\
@@ -39,7 +41,12 @@ enum Ended {
 
 /// The result of a mutation.
 enum Verdict {
-    Caught(Catcher, Duration),
+    Caught {
+        /// The first command that failed.
+        catcher: Catcher,
+        took: Duration,
+        failure: Failure,
+    },
     Survived,
     /// A catcher took too long: nothing is proven.
     Undecided(Catcher),
@@ -147,7 +154,9 @@ fn report(verdicts: &[(&Mutation, Verdict)]) -> ExitCode {
 impl Verdict {
     fn describe(&self) -> String {
         match self {
-            Verdict::Caught(catcher, took) => format!("caught in {} s: {catcher}", took.as_secs()),
+            Verdict::Caught { catcher, took, failure } => {
+                format!("caught in {} s by `{catcher}`{failure}", took.as_secs())
+            }
             Verdict::Survived => "SURVIVED".to_owned(),
             Verdict::Undecided(catcher) => format!("UNDECIDED, timed out: {catcher}"),
             Verdict::Broken(why) => format!("BROKEN: {why}"),
@@ -220,7 +229,12 @@ impl Sandbox {
             }
             let began = Instant::now();
             match self.cargo(&catcher.run(), Some(wanted.limit))? {
-                Ended::Failed => return Ok(Verdict::Caught(catcher.clone(), began.elapsed())),
+                Ended::Failed => {
+                    let (catcher, took) = (catcher.clone(), began.elapsed());
+                    let output = fs::read(self.output()).map_err(|error| error.to_string())?;
+                    let failure = Failure::find(&String::from_utf8_lossy(&output));
+                    return Ok(Verdict::Caught { catcher, took, failure });
+                }
                 Ended::Late => late = Some(catcher.clone()),
                 Ended::Well => {}
             }
@@ -228,11 +242,16 @@ impl Sandbox {
         Ok(late.map_or(Verdict::Survived, Verdict::Undecided))
     }
 
-    /// Runs cargo in the tree; its output is in a file beside the tree.
+    /// The output of the last run of cargo, in a file beside the tree.
+    fn output(&self) -> PathBuf {
+        self.tree.with_file_name("last.log")
+    }
+
+    /// Runs cargo in the tree, and keeps its output.
     fn cargo(&self, arguments: &[String], limit: Option<Duration>) -> Result<Ended, String> {
         const LOOK_EVERY: Duration = Duration::from_millis(200);
         let say = |error: std::io::Error| format!("cargo {}: {error}", arguments.join(" "));
-        let log = fs::File::create(self.tree.with_file_name("last.log")).map_err(say)?;
+        let log = fs::File::create(self.output()).map_err(say)?;
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(arguments).current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target);
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(say)?).stderr(log);

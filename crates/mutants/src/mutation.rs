@@ -7,7 +7,7 @@
 //! sorry: why nothing can detect it (a mutation that is known to be equivalent or redundant; otherwise left out)
 //! catch: test -p replica --lib world::            cargo with these arguments must fail
 //! catch: sim 0 250                                a run of these seeds of crates/sim must fail: first, count
-//! seen: world seed 3                              what detected it when this was last tried
+//! seen: caught in 9 s by `…`: world::tests::a, seed 3   what `mutants` printed when this was last tried
 //! file: crates/replica/src/replica/mod.rs
 //! <<<<
 //! text that occurs in the file exactly once

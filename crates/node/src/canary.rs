@@ -12,6 +12,10 @@ pub enum Canary {
     FaultIgnored,
     /// A read is answered without checking, after the disk has read, that it is still allowed (R9).
     ReadOnce,
+    /// A host waits for this node's disk however late its read is, even if another copy has the block.
+    LateAwaited,
+    /// A node requests no leases while it does not reach the cluster's record.
+    RecordNeeded,
     /// A host's read that fails on this disk ends in an error, even if another copy has the block.
     ReadHere,
     /// A block that this disk cannot read is fetched for a host from another copy, and not written again.

@@ -19,6 +19,8 @@ mod shard;
 #[cfg(test)]
 mod single_node;
 mod under_way;
+#[cfg(test)]
+mod version_1;
 pub mod yielding;
 
 use std::net::SocketAddr;
@@ -26,7 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::iscsi::target::CloseReason;
+use proto::iscsi::target_role::CloseReason;
 use rt::CoreId;
 use rt::sync::Sender;
 

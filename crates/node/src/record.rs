@@ -1,4 +1,4 @@
-//! The record that a node keeps for itself: its identity, its pools, targets and host groups, by key.
+//! The record that a node keeps for itself: its identity, its pools, its place in a cluster, by key.
 //!
 //! It is one file with two slots. A commit writes the whole record to the slot that is not in force and, when
 //! that is durable, its header with the next generation. A power cut at any point leaves the old record or

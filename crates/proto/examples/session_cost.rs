@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
 use base::{Buf, Chain, Instant, SendBatch};
-use proto::iscsi::target::{Event, Negotiated, Session, SessionConfig};
+use proto::iscsi::target_role::{Event, Negotiated, Session, SessionConfig};
 use proto::iscsi::wire::{Framing, InitiatorTag, ScsiCommand, Serial, TaskAttribute};
 use proto::scsi::Outcome;
 

@@ -82,6 +82,8 @@ pub enum Canary {
     /// R8: a copy that settles its map before another one stops clears bits of writes that some members may
     /// lack.
     SettleBlind,
+    /// R7: what a broken link has lost is not sent again over the next one.
+    LostWithLink,
     /// R4: a process that has just started forgets what is noted for slots without a copy in a configuration
     /// that may be old.
     ClearOutside,

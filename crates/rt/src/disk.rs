@@ -81,6 +81,17 @@ pub enum DiskError {
 }
 
 impl DiskError {
+    /// The number of the system's error, or of the one that means the same.
+    pub fn errno(&self) -> i32 {
+        match self {
+            DiskError::Media(error) => crate::errno(error),
+            DiskError::Range { .. } => libc::EINVAL,
+            DiskError::Full => libc::ENOSPC,
+            DiskError::Latched => libc::EIO,
+            DiskError::ReadOnly => libc::EROFS,
+        }
+    }
+
     /// Whether the medium is at fault: these blocks, and maybe no others. Otherwise the device is: it is
     /// missing or does not respond.
     pub fn is_medium(&self) -> bool {

@@ -10,6 +10,7 @@
 //! until then.
 
 mod disk;
+mod errno;
 mod executor;
 mod join;
 mod net;
@@ -21,6 +22,7 @@ pub mod uring;
 mod worlds;
 
 pub use disk::{Disk, DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
+pub use errno::errno;
 pub use executor::{
     CoreId, Handle, Task, call, clock_stops, core, cores, leave, local, next_turn, now, random, secret_bytes,
     send, set_local, spawn, time_of_day, to_the_end, turn, yield_now,

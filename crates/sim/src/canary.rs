@@ -8,8 +8,10 @@ use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
 use crate::plan::{
-    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LOGS, ROT, ROT_IN_LOGS, SNAPSHOTS, TWO_DISKS,
+    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LEAPS_TOO_FAR, LOGS, ROT_IN_LOGS, SNAPSHOTS,
+    TWO_DISKS,
 };
+use crate::rot::Rot;
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub enum Canary {
     SecondDisks,
     /// Nodes read a clock that stops while their machine stands still.
     Clocks,
+    /// Hosts use only one path.
+    OnePath,
 }
 
 /// A list of mistakes: those of the world, then those of each family.
@@ -84,23 +88,29 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 40] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 48] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 124),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 28),
         ("power loss", Canary::DisksBeside, 85),
         ("black-out", Canary::Node(Mistake::NotStored), 10),
         ("orderly stop", Canary::Rule(Rule::SettleBlind), 47),
-        ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 262),
+        ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 24),
         ("pause", Canary::Rule(Rule::NoLease), 17),
         ("clock stop", Canary::Rule(Rule::Unconfirmed), 69),
         ("clock leap", Canary::Clocks, 110),
+        (LEAPS_TOO_FAR, Canary::Rule(Rule::Unconfirmed), 108),
         ("cut", Canary::Rule(Rule::NoLease), 11),
+        ("cut one way", Canary::Rule(Rule::NoLease), 27),
         ("isolation", Canary::Rule(Rule::NoLease), 6),
         ("lapse", Canary::Rule(Rule::NoLease), 5),
         ("stutter", Canary::Rule(Rule::NoFloor), 4),
         ("turn", Canary::Rule(Rule::NoFloor), 45),
+        ("cut of a host", Canary::OnePath, 17),
+        ("reset of links", Canary::Rule(Rule::LostWithLink), 14),
+        ("record gone", Canary::Node(Mistake::RecordNeeded), 0),
         ("watch of the record held", Canary::Rule(Rule::NoRevision), 166),
+        ("slow disk", Canary::Node(Mistake::LateAwaited), 12),
         ("full disk", Canary::Node(Mistake::FullIsBroken), 18),
         ("copy taken off", Canary::Rule(Rule::NoOwnDirty), 173),
         ("copy added", Canary::Rule(Rule::NoOwnDirty), 34),
@@ -117,7 +127,9 @@ impl Canary {
         ("machine set back", Canary::Node(Mistake::StartUnnumbered), 98),
         ("disk leaves its pool", Canary::Store(Flaw::MoveUnfollowed), 66),
         (LARGE_DISK_BLOCKS, Canary::Store(Flaw::PartUnlocked), 4),
-        (ROT, Canary::Node(Mistake::RotUnseen), 1),
+        (Rot::Decay.name(), Canary::Node(Mistake::RotUnseen), 1),
+        (Rot::LostWrite.name(), Canary::Node(Mistake::RotUnseen), 9),
+        (Rot::MisdirectedWrite.name(), Canary::Node(Mistake::RotUnseen), 25),
         (TWO_DISKS, Canary::SecondDisks, 3),
         (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
         (FULL_POOLS, Canary::Node(Mistake::RefusedForGood), 2),
@@ -129,12 +141,9 @@ impl Canary {
 
     /// Faults for which no such mistake is known.
     pub const UNSHOWN: &[&str] = &[
-        "record gone",
+        // Only times that people read depend on it.
         "time of day set",
-        "cut one way",
-        "cut of a host",
-        "reset of links",
-        "slow disk",
+        // A change that was made is seen before anything is done about the lost answer.
         "answers of the record lost",
         // These end other faults.
         "start",
@@ -146,12 +155,12 @@ impl Canary {
 
     /// All mistakes that whole nodes can make.
     pub const ALL: &[Canary] = mistakes! {
-        Disks DisksBeside SecondDisks Clocks;
-        Node(Mistake): AnswerEarly NotDurable ReadOnce PartSpeaks GoOnAfterLoss InstallElsewhere
-            InstallUnexpected InstallUnnamed TakeOlder NotStored LockHere FaultIgnored ReadHere BadLeft
-            FetchOnce MergeFails RestUnasked FullIsBroken RoomUnasked AgeByStep TrustSetBack StartUnnumbered
-            HangUnseen ForkUnled ForkUnwritten ForkFollowsRecord ForkLends GoOnUnheard RotUnseen
-            RefusedForGood SnapshotUnheld SnapshotLate SnapshotLeft;
+        Disks DisksBeside SecondDisks Clocks OnePath;
+        Node(Mistake): AnswerEarly NotDurable ReadOnce LateAwaited RecordNeeded PartSpeaks GoOnAfterLoss
+            InstallElsewhere InstallUnexpected InstallUnnamed TakeOlder NotStored LockHere FaultIgnored
+            ReadHere BadLeft FetchOnce MergeFails RestUnasked FullIsBroken RoomUnasked AgeByStep TrustSetBack
+            StartUnnumbered HangUnseen ForkUnled ForkUnwritten ForkFollowsRecord ForkLends GoOnUnheard
+            RotUnseen RefusedForGood SnapshotUnheld SnapshotLate SnapshotLeft;
         Store(Flaw): PartUnlocked MoveUnheld MoveUncopied MoveUnfollowed RootWithoutFlush FreeBeforeRoot
             TakeWithoutChecksum MoveWithoutLooking MoveLate RecordCached RotReturned RotDropped HoleIgnored
             StateOnce RootOnce ReserveToHosts ConvertOnce ConvertUnheld EqualOnce;
@@ -160,7 +169,7 @@ impl Canary {
             Unconfirmed NoRevision NoWait NoBootWait NoConfirm PromoteEarly NoOwnDirty NoInherit
             NoSyncTimestamp NoMoving NoFloor MarksOutlive AnyRead AskEarly ForgetAsSource JoinerReplays
             GrantBlind OldWriteFresh NoOverdue RepairLate RepairWithoutIntent NoFinished ClearOutside
-            GrownUnseen SettleBlind;
+            GrownUnseen SettleBlind LostWithLink;
     };
 
     /// The mistake of this name.
@@ -176,7 +185,7 @@ impl fmt::Display for Canary {
             Canary::Node(mistake) => write!(f, "{mistake:?}"),
             Canary::Store(flaw) => write!(f, "{flaw:?}"),
             Canary::Target(slip) => write!(f, "{slip:?}"),
-            Canary::Disks | Canary::DisksBeside | Canary::SecondDisks | Canary::Clocks => {
+            Canary::Disks | Canary::DisksBeside | Canary::SecondDisks | Canary::Clocks | Canary::OnePath => {
                 fmt::Debug::fmt(self, f)
             }
         }

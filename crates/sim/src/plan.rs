@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::{BlockSize, Rng};
 use initiator::command::ReservationType;
+use rt::sim::NetProfile;
 
 use crate::harm::{self, Harm};
 use crate::layout::OWNERS_MAX;
@@ -17,8 +18,8 @@ pub const LARGE_DISK_BLOCKS: &str = "disk blocks larger than the volume's";
 /// Its name for pools with two disks.
 pub const TWO_DISKS: &str = "two disks";
 
-/// Its name for a disk that lies at the end of the run.
-pub const ROT: &str = "rot";
+/// Its name for clocks that leap by more than the time for which their machine stood still.
+pub const LEAPS_TOO_FAR: &str = "clock that leaps too far";
 
 /// Its name for fencing by reservations that all registrants hold.
 pub const ALL_REGISTRANTS: &str = "reservations of all registrants";
@@ -39,10 +40,13 @@ pub const SNAPSHOTS: &str = "snapshots";
 pub const LOGS: &str = "logs";
 
 /// The parts of a plan, besides faults, that can be left out ([`Plan::without`]).
-pub const PARTS: [&str; 9] = [
+pub const PARTS: [&str; 12] = [
     LARGE_DISK_BLOCKS,
     TWO_DISKS,
-    ROT,
+    Rot::Decay.name(),
+    Rot::LostWrite.name(),
+    Rot::MisdirectedWrite.name(),
+    LEAPS_TOO_FAR,
     ALL_REGISTRANTS,
     FULL_POOLS,
     CONVERSIONS,
@@ -117,6 +121,9 @@ pub struct Plan {
     /// On which nodes reads are confirmed (R24). Only the clocks of these stop: elsewhere a stopped clock is
     /// a known risk.
     pub confirms: Vec<bool>,
+    /// A clock that leaps after its machine stood still may leap by more than the missed time, if reads are
+    /// confirmed on all other nodes.
+    pub leaps_too_far: bool,
     /// Longest delay of a packet.
     pub delay: Duration,
     /// Longest read of each node's disk. Where reads take long, other things happen during a read.
@@ -188,6 +195,8 @@ impl Plan {
         // A snapshot of both volumes shows more, if both can have one. (What a disk may do depends on whether
         // each volume is a log only where there are two disks.)
         let logs = if snapshots && !two_disks { [true; 2] } else { logs };
+        let (harms, confirms) = (draw_harms(seed, forks, spare_disks), draw_confirms(seed, nodes));
+        let leaps_too_far = may_leap_too_far(&harms, &confirms);
         let disk_block = if part_of(seed, "disk block").one_in(2) { 4096 } else { 512 };
         Plan {
             reads,
@@ -211,11 +220,12 @@ impl Plan {
             snapshots,
             load,
             reservations: draw_reservations(seed),
-            harms: draw_harms(seed, forks, spare_disks),
+            harms,
             times,
             gap,
             drifts,
-            confirms: draw_confirms(seed, nodes),
+            confirms,
+            leaps_too_far,
             delay: Duration::from_micros([100, 300, 3000][rng.below(3) as usize]),
             break_one_in: [0, 0, 20_000][rng.below(3) as usize],
         }
@@ -233,7 +243,7 @@ impl Plan {
         match part {
             LARGE_DISK_BLOCKS => (plan.disk_block, plan.checksums) = (512, false),
             TWO_DISKS => plan.two_disks = false,
-            ROT => plan.rot = None,
+            LEAPS_TOO_FAR => plan.leaps_too_far = false,
             FULL_POOLS => plan.fills = false,
             CONVERSIONS => plan.converts = false,
             ROT_IN_LOGS => plan.rots = false,
@@ -245,6 +255,7 @@ impl Plan {
             }
             // Each becomes the type that only registrants pass, so that their number stays the same.
             ALL_REGISTRANTS => plan.reservations.iter_mut().for_each(|kind| *kind = registrants_only(*kind)),
+            part if self.lies_by(part) => plan.rot = None,
             _ => {}
         }
         for (harm, _) in plan.harms.iter_mut().filter(|(harm, _)| harm.name == part) {
@@ -258,13 +269,28 @@ impl Plan {
         self.harms.iter().any(|(harm, _)| harm.name == part)
             || part == LARGE_DISK_BLOCKS && self.disk_block > self.block.bytes()
             || part == TWO_DISKS && self.two_disks
-            || part == ROT && self.rot.is_some()
+            || part == LEAPS_TOO_FAR && self.leaps_too_far
+            || self.lies_by(part)
             || part == FULL_POOLS && self.fills
             || part == CONVERSIONS && self.converts
             || part == ROT_IN_LOGS && self.rots
             || part == SNAPSHOTS && self.snapshots
             || part == LOGS && (self.logs[0] || self.logs[1] && self.beside.is_some())
             || part == ALL_REGISTRANTS && self.fences_by_all_registrants()
+    }
+
+    /// Whether a disk lies in the way of this name at the end of the run.
+    fn lies_by(&self, name: &str) -> bool {
+        self.rot.is_some_and(|rot| rot.name() == name)
+    }
+
+    /// The network of the run.
+    pub fn net_profile(&self) -> NetProfile {
+        NetProfile {
+            delay: Duration::from_micros(20)..self.delay,
+            break_one_in: self.break_one_in,
+            ..NetProfile::default()
+        }
     }
 
     /// Whether a host may fence off others by a reservation that all registrants hold.
@@ -320,6 +346,12 @@ fn draw_confirms(seed: u64, nodes: usize) -> Vec<bool> {
     let mut rng = part_of(seed, "confirms");
     let some = rng.one_in(2);
     (0..nodes).map(|_| some && !rng.one_in(3)).collect()
+}
+
+/// Whether a clock leaps in this plan, and on some node it may leap too far.
+fn may_leap_too_far(harms: &[(&Harm, u64)], confirms: &[bool]) -> bool {
+    let confirmed = confirms.iter().filter(|confirmed| **confirmed).count();
+    harms.iter().any(|(harm, _)| harm.name == harm::LEAP.name) && confirmed + 1 >= confirms.len()
 }
 
 /// Replaces a type of all registrants by the one that differs only in who holds the reservation.

@@ -42,6 +42,17 @@ pub enum Rot {
     MisdirectedWrite,
 }
 
+impl Rot {
+    /// Its name in lists of a plan's parts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rot::Decay => "decay",
+            Rot::LostWrite => "lost write",
+            Rot::MisdirectedWrite => "misdirected write",
+        }
+    }
+}
+
 /// Compares the copies of a volume at rest, and, if the plan says so, again after a disk has lied.
 ///
 /// # Panics

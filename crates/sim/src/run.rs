@@ -70,12 +70,7 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     let media = Media::find(&cluster, &held);
     canary::make(canary);
     let epochs = onlooker::start(&cluster, &counts);
-    let profile = NetProfile {
-        delay: Duration::from_micros(20)..plan.delay,
-        break_one_in: plan.break_one_in,
-        ..NetProfile::default()
-    };
-    cluster.world.set_net_profile(profile);
+    cluster.world.set_net_profile(plan.net_profile());
     for (server, drift) in cluster.servers.iter().zip(&plan.drifts) {
         cluster.world.set_clock_drift(server.machine, *drift);
     }

@@ -102,7 +102,60 @@ impl SpacePolicy {
     }
 }
 
+/// What distinguishes the kinds. Other crates ask for these properties, not for a kind by its name: so a new
+/// kind is one variant and its properties.
 impl VolumeKind {
+    /// Whether its blocks are on disks, and survive a restart of the node.
+    pub const fn is_durable(self) -> bool {
+        match self {
+            VolumeKind::Thick | VolumeKind::Log => true,
+            VolumeKind::Ram => false,
+        }
+    }
+
+    /// Whether it takes the space of its pool as blocks are written, and shares it with other volumes. So a
+    /// write may find no space, and the volume has a [`SpacePolicy`].
+    pub const fn is_thin(self) -> bool {
+        match self {
+            VolumeKind::Log => true,
+            VolumeKind::Thick | VolumeKind::Ram => false,
+        }
+    }
+
+    /// Whether it can have snapshots.
+    pub const fn has_snapshots(self) -> bool {
+        match self {
+            VolumeKind::Log => true,
+            VolumeKind::Thick | VolumeKind::Ram => false,
+        }
+    }
+
+    /// Whether its blocks can be compressed.
+    pub const fn is_compressible(self) -> bool {
+        match self {
+            VolumeKind::Log => true,
+            VolumeKind::Thick | VolumeKind::Ram => false,
+        }
+    }
+
+    /// Whether each block has a checksum. A durable volume of another kind has checksums if it was created
+    /// with them.
+    pub const fn has_checksums(self) -> bool {
+        match self {
+            VolumeKind::Log => true,
+            VolumeKind::Thick | VolumeKind::Ram => false,
+        }
+    }
+
+    /// As in "a thick volume".
+    pub const fn name(self) -> &'static str {
+        match self {
+            VolumeKind::Thick => "thick",
+            VolumeKind::Ram => "RAM",
+            VolumeKind::Log => "log",
+        }
+    }
+
     /// The kind that a volume of this one can be converted to.
     pub fn other(self) -> Option<VolumeKind> {
         match self {

@@ -141,6 +141,10 @@ pub enum StoreError {
         "{path} has format version {found}, and this version of Ursa knows version {known}: use a newer version"
     )]
     Version { path: PathBuf, found: u16, known: u16 },
+    #[error(
+        "{path} has the role {role} in its pool, which this version of Ursa does not know: use the version that gave the disk this role"
+    )]
+    DiskRole { path: PathBuf, role: u8 },
     #[error("{path} had {} and now has {}: it was truncated; restore it from a copy", ByteLen(*expected), ByteLen(*found))]
     DiskShrunk { path: PathBuf, expected: u64, found: u64 },
     #[error("pool {pool} has {count} disks, and these are missing: {}; name all of them", list(.missing))]

@@ -18,7 +18,7 @@ use crate::log::record::{Entry, Head, Stream, What};
 use crate::log::root::{Replay, Root, Run};
 use crate::log::state::{self, DataSegment, LeafPlace, State};
 use crate::stripe::Stripe;
-use crate::superblock::Superblock;
+use crate::superblock::{DiskRole, Superblock};
 
 /// The extent size of the pools whose catalogs are decoded.
 const EXTENT_BYTES: u64 = 4 << 20;
@@ -176,6 +176,7 @@ pub(crate) fn superblock_example() -> Superblock {
             slot_bytes: 216 << 10,
         },
         reserved: true,
+        role: DiskRole::Data,
     }
 }
 

@@ -34,8 +34,8 @@ const SUPERBLOCK: [u8; 84] = [
 ];
 
 /// The checksum at the end, over 4092 bytes, with 1 (zeroing frees the space) and with 2 (zeroing keeps it)
-/// at byte 84.
-const SUPERBLOCK_CRC: [[u8; 4]; 2] = [[0x0f, 0xc9, 0xd4, 0xc8], [0xd7, 0x9c, 0x6b, 0xa5]];
+/// at byte 84, and 1 (data) at byte 85.
+const SUPERBLOCK_CRC: [[u8; 4]; 2] = [[0x44, 0xa9, 0x7c, 0x0b], [0x9c, 0xfc, 0xc3, 0x66]];
 
 const SLOT_HEADER: [u8; 64] = [
     b'U', b'R', b'S', b'A', b'M', b'E', b'T', b'A', // magic
@@ -139,8 +139,8 @@ fn superblock_bytes() {
         let superblock = Superblock { reserved, ..superblock() };
         let bytes = superblock.encode();
         assert_eq!(bytes.len(), 4096);
-        assert_eq!((&bytes[..84], bytes[84]), (&SUPERBLOCK[..], at as u8 + 1));
-        assert!(bytes[85..4092].iter().all(|byte| *byte == 0));
+        assert_eq!((&bytes[..84], &bytes[84..86]), (&SUPERBLOCK[..], &[at as u8 + 1, 1][..]));
+        assert!(bytes[86..4092].iter().all(|byte| *byte == 0));
         assert_eq!(bytes[4092..], SUPERBLOCK_CRC[at]);
         assert_eq!(Superblock::decode(&bytes), Ok(superblock));
     }
@@ -367,6 +367,18 @@ fn a_newer_version_is_distinguished_from_damage() {
     assert_eq!(Superblock::decode(&bytes), Err(Unreadable::Version(2)));
     assert_eq!(Superblock::decode(&[0; 4096]), Err(Unreadable::Absent));
     assert_eq!(Superblock::decode(b"URSAPOOL"), Err(Unreadable::Damaged));
+}
+
+#[test]
+fn an_unknown_role_is_distinguished_from_damage() {
+    for role in [0, 2, 3, 0xff] {
+        let mut bytes = superblock().encode();
+        bytes[85] = role;
+        assert_eq!(Superblock::decode(&bytes), Err(Unreadable::Damaged));
+        let crc = base::crc32c(&bytes[..4092]);
+        bytes[4092..].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(Superblock::decode(&bytes), Err(Unreadable::Role { role, generation: 7 }));
+    }
 }
 
 #[test]

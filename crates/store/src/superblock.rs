@@ -18,6 +18,17 @@ pub(crate) const VERSION: u16 = 1;
 const GIVEN_BACK: u8 = 1;
 const KEPT: u8 = 2;
 
+base::numbered! {
+    /// What a pool uses a disk for.
+    ///
+    /// A disk with another role is refused ([`Unreadable::Role`]): a version that does not know the role
+    /// would put extents on the disk.
+    pub(crate) enum DiskRole: u8 {
+        /// Extents of volumes.
+        Data = 1,
+    }
+}
+
 /// Offset of the checksum, which covers everything before it.
 pub(crate) const CRC_AT: usize = SUPERBLOCK_BYTES as usize - 4;
 
@@ -32,6 +43,7 @@ pub(crate) struct Superblock {
     pub geometry: Geometry,
     /// Whether the disk's space stays allocated when it is zeroed ([`rt::Disk::is_reserved`]).
     pub reserved: bool,
+    pub role: DiskRole,
 }
 
 /// Why a superblock could not be read.
@@ -43,6 +55,8 @@ pub(crate) enum Unreadable {
     Damaged,
     /// It is intact, but of an unknown version.
     Version(u16),
+    /// It is intact, but the disk has an unknown role.
+    Role { role: u8, generation: u64 },
 }
 
 impl Superblock {
@@ -61,6 +75,7 @@ impl Superblock {
         bytes.extend_from_slice(&self.geometry.slot_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.geometry.extents.to_le_bytes());
         bytes.push(if self.reserved { KEPT } else { GIVEN_BACK });
+        bytes.push(self.role as u8);
         bytes.resize(CRC_AT, 0);
         bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
         bytes
@@ -76,12 +91,13 @@ impl Superblock {
         }
         let mut fields = Cursor::new(&covered[MAGIC.len()..]);
         match fields.u16().ok_or(Unreadable::Damaged)? {
-            VERSION => Superblock::decode_fields(fields).ok_or(Unreadable::Damaged),
+            VERSION => Superblock::decode_fields(fields).unwrap_or(Err(Unreadable::Damaged)),
             other => Err(Unreadable::Version(other)),
         }
     }
 
-    fn decode_fields(mut fields: Cursor<'_>) -> Option<Superblock> {
+    /// `None`: a field is impossible.
+    fn decode_fields(mut fields: Cursor<'_>) -> Option<Result<Superblock, Unreadable>> {
         let index = fields.u16()?;
         let count = fields.u16()?;
         fields.take(2)?;
@@ -91,16 +107,24 @@ impl Superblock {
         let disk_bytes = fields.u64()?;
         let extent_bytes = fields.u64()?;
         let slot_bytes = fields.u64()?;
+        let extents = fields.u32()?;
+        let zeroed = fields.u8()?;
+        let role = fields.u8()?;
+        // Comes first: what the other fields may be depends on the role.
+        let Some(role) = DiskRole::from_number(role) else {
+            return Some(Err(Unreadable::Role { role, generation }));
+        };
         let geometry = Geometry::new(disk_bytes, extent_bytes, slot_bytes)?;
         let sound = index < count
             && usize::from(count) <= crate::geometry::DISKS_MAX
             && geometry.disk_bytes == disk_bytes
-            && geometry.extents == fields.u32()?;
-        let reserved = match fields.u8()? {
+            && geometry.extents == extents;
+        let reserved = match zeroed {
             GIVEN_BACK => false,
             KEPT => true,
             _ => return None,
         };
-        sound.then_some(Superblock { pool, disk, index, count, generation, geometry, reserved })
+        let superblock = Superblock { pool, disk, index, count, generation, geometry, reserved, role };
+        sound.then_some(Ok(superblock))
     }
 }

@@ -1,4 +1,5 @@
-//! What the loss of a node would do to a volume now, for the API and the command line.
+//! What the loss of a node would do to a volume now, for the API. The command line and the console only show
+//! it.
 
 use api::{
     ClusterNode, ClusterRecord, CopyState, Loss, LossOutcome, RecordPlace, SplitBrainPolicy, Volume,
@@ -23,20 +24,12 @@ pub fn losses(volume: &Volume, cluster: Cluster<'_>) -> Vec<Loss> {
 }
 
 fn loss(volume: &Volume, copy: &VolumeCopy, cluster: Cluster<'_>) -> Loss {
-    let node = copy.node;
-    let (outcome, text) = match outcome(volume, copy, cluster) {
-        Some((outcome, what)) => (outcome, format!("if node {node} is lost: {what}")),
-        None => (LossOutcome::Down, format!("node {node} is down now")),
-    };
-    Loss { node, outcome, text }
+    let (outcome, text) = outcome(volume, copy, cluster).unwrap_or((LossOutcome::Down, "down now"));
+    Loss { node: copy.node, outcome, text: text.to_owned() }
 }
 
 /// What the loss of a copy's node would do; `None` if it is lost already.
-pub fn outcome(
-    volume: &Volume,
-    copy: &VolumeCopy,
-    cluster: Cluster<'_>,
-) -> Option<(LossOutcome, &'static str)> {
+fn outcome(volume: &Volume, copy: &VolumeCopy, cluster: Cluster<'_>) -> Option<(LossOutcome, &'static str)> {
     use LossOutcome::{Continues, DataLost, Nothing, SplitBrainRisk, Unavailable};
     let node = copy.node;
     let Cluster { nodes, record } = cluster;
@@ -49,7 +42,7 @@ pub fn outcome(
     let others = volume.copies.iter().filter(|other| other.node != node).filter(serves).count();
     Some(match (copy.state, others) {
         (CopyState::OutOfSync, _) => (Nothing, "no effect (its copy is out of sync)"),
-        (CopyState::InSync, 0) if volume.kind == VolumeKind::Ram => {
+        (CopyState::InSync, 0) if !volume.kind.is_durable() => {
             (DataLost, "DATA LOST (the only copy in sync is in memory)")
         }
         (CopyState::InSync, 0) => (Unavailable, "unavailable until the node returns (only copy in sync)"),
@@ -77,18 +70,18 @@ const CONTINUES: &str = "still available, after a pause of about a second";
 
 /// What a single copy on `node` (as in "node 1 (san1)") means for the volume.
 pub fn single_copy(kind: VolumeKind, node: &str) -> String {
-    match kind {
-        VolumeKind::Thick | VolumeKind::Log => format!(
+    match kind.is_durable() {
+        true => format!(
             "a single copy: the volume is unavailable while {node} is down, and ITS DATA IS LOST if the pool there is lost"
         ),
-        VolumeKind::Ram => {
+        false => {
             format!("a single copy, in memory: ITS DATA IS LOST whenever {node} restarts")
         }
     }
 }
 
 /// Whether the split-brain policy lets a node continue alone with the volume.
-fn continues_alone(volume: &Volume) -> bool {
+pub fn continues_alone(volume: &Volume) -> bool {
     volume.split_brain_policy.as_ref().is_some_and(|chosen| chosen.policy == SplitBrainPolicy::Heartbeat)
 }
 
@@ -153,10 +146,9 @@ mod tests {
             let lost = super::losses(&volume, Cluster { nodes: &two, record: Some(&record) });
             lost.into_iter().map(|loss| loss.text).collect::<Vec<_>>()
         };
-        let continues = [1, 2].map(|node| format!("if node {node} is lost: {CONTINUES}"));
-        assert_eq!(said(true), continues);
+        assert_eq!(said(true), [CONTINUES; 2]);
         let stops = "unavailable until the node returns or etcd is available again (without etcd no node can be declared lost)";
-        assert_eq!(said(false), [1, 2].map(|node| format!("if node {node} is lost: {stops}")));
+        assert_eq!(said(false), [stops; 2]);
     }
 
     #[test]
@@ -174,8 +166,7 @@ mod tests {
     fn any_of_three_nodes_can_be_lost() {
         let three = nodes(&[(true, true); 3]);
         let volume = volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]);
-        let expected = [format!("if node 1 is lost: {CONTINUES}"), format!("if node 2 is lost: {CONTINUES}")];
-        assert_eq!(losses(&volume, &three), expected);
+        assert_eq!(losses(&volume, &three), [CONTINUES; 2]);
     }
 
     #[test]
@@ -183,12 +174,12 @@ mod tests {
         let three = nodes(&[(true, true), (true, true), (false, true)]);
         let copies = [(1, InSync), (2, CatchingUp), (3, InSync)];
         let said = losses(&volume(VolumeKind::Thick, &copies), &three);
-        assert_eq!(said[0], "if node 1 is lost: unavailable until the node returns (only copy in sync)");
+        assert_eq!(said[0], "unavailable until the node returns (only copy in sync)");
         // Two of three voters are up: without node 2, there is no quorum.
-        assert_eq!(said[1], "if node 2 is lost: unavailable until the node returns (no quorum without it)");
-        assert_eq!(said[2], "node 3 is down now");
+        assert_eq!(said[1], "unavailable until the node returns (no quorum without it)");
+        assert_eq!(said[2], "down now");
         let said = losses(&volume(VolumeKind::Ram, &copies), &three);
-        assert_eq!(said[0], "if node 1 is lost: DATA LOST (the only copy in sync is in memory)");
+        assert_eq!(said[0], "DATA LOST (the only copy in sync is in memory)");
     }
 
     #[test]
@@ -196,7 +187,7 @@ mod tests {
         let mut three = nodes(&[(true, true); 3]);
         three[2].record_stalled = Some(RecordStall::NoSpace);
         let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]), &three);
-        assert_eq!(said[1], "if node 2 is lost: unavailable until the node returns (no quorum without it)");
+        assert_eq!(said[1], "unavailable until the node returns (no quorum without it)");
     }
 
     #[test]
@@ -205,9 +196,9 @@ mod tests {
         let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]), &two);
         assert_eq!(
             said[0],
-            "if node 1 is lost: unavailable until the node returns (preferred node, and the cluster has no witness: `ursa node prefer`)"
+            "unavailable until the node returns (preferred node, and the cluster has no witness: `ursa node prefer`)"
         );
-        assert_eq!(said[1], format!("if node 2 is lost: {CONTINUES}"));
+        assert_eq!(said[1], CONTINUES);
     }
 
     #[test]
@@ -221,9 +212,9 @@ mod tests {
         let said = losses(&volume, &two);
         assert_eq!(
             said[0],
-            "if node 1 is lost: the other node continues alone after about six seconds; SPLIT BRAIN IF ONLY THE LINK IS LOST: both continue, and one side's writes are discarded later"
+            "the other node continues alone after about six seconds; SPLIT BRAIN IF ONLY THE LINK IS LOST: both continue, and one side's writes are discarded later"
         );
-        assert_eq!(said[1], format!("if node 2 is lost: {CONTINUES}"));
+        assert_eq!(said[1], CONTINUES);
     }
 
     #[test]
@@ -237,6 +228,6 @@ mod tests {
     fn losing_a_copy_out_of_sync_has_no_effect() {
         let three = nodes(&[(true, true); 3]);
         let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, OutOfSync)]), &three);
-        assert_eq!(said[1], "if node 2 is lost: no effect (its copy is out of sync)");
+        assert_eq!(said[1], "no effect (its copy is out of sync)");
     }
 }

@@ -4,7 +4,8 @@
 /// Defines functions that return the variant of the same name. The compiler checks that none is missing.
 #[macro_export]
 macro_rules! same_names {
-    ($($vis:vis fn $name:ident($from:ty) -> $to:ty { $($variant:ident),+ })+) => { $(
+    ($($(#[$doc:meta])* $vis:vis fn $name:ident($from:ty) -> $to:ty { $($variant:ident),+ })+) => { $(
+        $(#[$doc])*
         $vis fn $name(variant: $from) -> $to {
             type From = $from;
             type To = $to;

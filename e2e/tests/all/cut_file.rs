@@ -3,12 +3,17 @@
 use std::fs::File;
 use std::time::Duration;
 
+use e2e::Node;
 use e2e::pattern::{self, SECTOR};
 use e2e::raw::in_spite_of_attentions;
+use serde_json::{Value, json};
 
 use crate::cluster::{TARGET, cluster_of_three, copies, wait, wait_until_in_sync};
 use crate::full_disk::TOLD_OF_DISK;
 use crate::set_back::{BLOCKS, expect, put, ready};
+
+/// The file of the pool, in the data directory.
+const FILE: &str = "pools/default.img";
 
 /// Less than the volume's space: none of its data remains.
 const LEFT_BYTES: u64 = 1 << 20;
@@ -25,7 +30,7 @@ fn no_host_gets_a_medium_error_for_data_that_the_other_copy_has() {
     wait_until_in_sync(&nodes[0], "db");
     put(&nodes[0], BLOCKS, 1);
     let mut host = ready(&nodes[0]);
-    let file = File::options().write(true).open(nodes[0].data_dir().join("pools/default.img"));
+    let file = File::options().write(true).open(nodes[0].data_dir().join(FILE));
     file.and_then(|file| file.set_len(LEFT_BYTES)).expect("the file can be cut");
 
     let mut found = 0;
@@ -53,4 +58,39 @@ fn no_host_gets_a_medium_error_for_data_that_the_other_copy_has() {
     let lost = events["items"].as_array().expect("it is a list").iter();
     let lost: Vec<_> = lost.filter(|event| event["code"] == "copy_out_of_sync").collect();
     assert_eq!(lost.len(), 1, "{lost:#?}");
+    names_what_was_unreadable(&nodes[0]);
+    verify_blames_the_disk(&nodes[1]);
+}
+
+/// Its own events name the node, pool, disk and offset, and the LBA of the volume.
+fn names_what_was_unreadable(node: &Node) {
+    let events = node.ursa_json(&["events", "--limit", "1000"]);
+    let failed = events["items"].as_array().expect("it is a list").iter();
+    let failed: Vec<_> = failed.filter(|event| event["code"] == "read_failed").collect();
+    let is_read = |event: &Value| event["range"]["lba"].as_u64().is_some_and(|lba| lba < BLOCKS.end * 8);
+    assert!(failed.iter().copied().any(is_read), "{events:#}");
+    for event in failed {
+        let range = &event["range"];
+        assert_eq!((&range["node"], &range["pool"]), (&json!(1), &json!("default")), "{event:#}");
+        let disk = range["disk"].as_str().expect("a path");
+        assert!(disk.ends_with(FILE), "{event:#}");
+        assert!(range["offset"].as_u64() >= Some(LEFT_BYTES), "{event:#}");
+    }
+}
+
+/// What a disk cannot read is no difference between copies. Either its copy is not compared, or the result
+/// names the disk.
+fn verify_blames_the_disk(node: &Node) {
+    let told = node.ursa(&["volume", "verify", "db", "-o", "json"]).stdout;
+    let found: Value = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));
+    assert_eq!(found["different_bytes"], 0, "{found:#}");
+    match found["unchecked_bytes"].as_u64() {
+        Some(0) => {
+            assert!(found["nodes"].as_array().is_some_and(|nodes| nodes.contains(&json!(2))), "{found:#}")
+        }
+        _ => {
+            let problem = found["problem"].as_str().expect("a text");
+            assert!(problem.contains(FILE) && problem.contains("LBA"), "{found:#}");
+        }
+    }
 }

@@ -102,7 +102,7 @@ fn a_copy_on_a_full_file_system_leaves_and_returns_automatically() {
     expect(&nodes[1]);
     let status: Value =
         serde_json::from_str(&nodes[1].ursa(&["status", "-o", "json"]).stdout).expect("it is JSON");
-    assert_eq!(status["health"], "degraded", "{status:#}");
+    assert_eq!(status["health"], "warning", "{status:#}");
     thread::sleep(STAYS_OUT);
     assert_ne!(copy_on_first(&nodes)["state"], "in_sync");
     let events = nodes[1].ursa_json(&["events"]);

@@ -13,7 +13,7 @@ use e2e::program;
 use crate::structure::{is_test, lines_of_test_modules, root, sources};
 
 /// Phrases, in lower case, and what to say instead.
-const BANNED: [(&str, &str); 63] = [
+const BANNED: [(&str, &str); 67] = [
     ("anew", "again"),
     ("mend", "repair"),
     ("mends", "repairs"),
@@ -77,7 +77,22 @@ const BANNED: [(&str, &str); 63] = [
     ("is without", "lacks"),
     ("so far as", "if"),
     ("graver", "more severe"),
+    ("as far as", "if, where"),
+    ("lose each other", "the link between them is lost"),
+    ("loses the other", "the link between them is lost"),
+    ("loses the other one", "the link between them is lost"),
 ];
+
+/// More phrases, which the pages for developers may use.
+const BANNED_FOR_USERS: [(&str, &str); 4] = [
+    ("is given", "receives, is set"),
+    ("are given", "receive, are set"),
+    ("whoever", "the node that, anyone who"),
+    ("at one instant", "at one point in time"),
+];
+
+/// Pages for developers.
+const FOR_CONTRIBUTORS: [&str; 3] = ["docs/why", "docs/formats", "ARCHITECTURE.md"];
 
 /// Files that are read as a whole. Not `docs/glossary.md`, which lists the phrases, and not
 /// `docs/testing.md`, which has the names of faults, on which the simulator's seeds depend.
@@ -142,6 +157,26 @@ fn phrases_are_found_in_strings_and_not_in_comments_or_tests() {
     found.clear();
     look(Path::new("it.md"), "The ongoing is anewer.\nMade ANEW, then\n<!-- anew -->\n", "<!--", &mut found);
     assert_eq!(found, ["it.md:2: \"anew\" (say: again)"]);
+    found.clear();
+    look(Path::new("docs/why/it.md"), "Whoever asks is no member.\nThere is no copy.\n", "<!--", &mut found);
+    assert_eq!(found, ["docs/why/it.md:1: \"is no\" (say: is not a)"]);
+    found.clear();
+    look(Path::new("docs/use/it.md"), "Whoever asks is no longer a member.\n", "<!--", &mut found);
+    assert_eq!(found, ["docs/use/it.md:1: \"whoever\" (say: the node that, anyone who)"]);
+}
+
+/// What a subject of a commit may have: more does not fit into the lists in which they are read.
+const SUBJECT_MAX: usize = 72;
+
+/// The subjects of the newest commits, without merges. Nothing is checked outside of a repository.
+#[test]
+fn subjects_of_commits_fit() {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(root()).args(["log", "-10", "--no-merges", "--format=%s"]);
+    let Ok(output) = command.output() else { return };
+    for subject in String::from_utf8_lossy(&output.stdout).lines() {
+        assert!(subject.chars().count() <= SUBJECT_MAX && !subject.ends_with('.'), "{subject:?}");
+    }
 }
 
 /// Notes which phrases are in a text. Skips lines that begin with `comment`.
@@ -154,12 +189,23 @@ fn look(path: &Path, text: &str, comment: &str, found: &mut Vec<String>) {
             continue;
         }
         let line = line.split(" //").next().unwrap_or(line).to_lowercase();
-        for (phrase, instead) in BANNED {
-            if has_phrase(&line, phrase) {
-                found.push(format!("{}:{}: {phrase:?} (say: {instead})", path.display(), index + 1));
-            }
+        let for_users = !FOR_CONTRIBUTORS.iter().any(|place| path.starts_with(place));
+        let phrases = BANNED.iter().chain(BANNED_FOR_USERS.iter().filter(|_| for_users));
+        for (phrase, instead) in phrases.filter(|(phrase, _)| has_phrase(&line, phrase)) {
+            found.push(format!("{}:{}: {phrase:?} (say: {instead})", path.display(), index + 1));
+        }
+        if denies_with_no(&line) {
+            found.push(format!("{}:{}: \"is no\" (say: is not a)", path.display(), index + 1));
         }
     }
+}
+
+/// Whether the line says that something is no X, except in `there is no X`, `is no longer` and the like.
+fn denies_with_no(line: &str) -> bool {
+    let is_idiom =
+        |rest: &str| ["longer", "more", "less", "faster", "slower"].iter().any(|it| rest.starts_with(it));
+    line.match_indices(" is no ")
+        .any(|(at, it)| !line[..at].ends_with("there") && !is_idiom(&line[at + it.len()..]))
 }
 
 /// Whether whole words of the line are the phrase.

@@ -13,6 +13,7 @@ mod cut_file;
 mod drill;
 mod etcd;
 mod first_copy;
+mod first_hour;
 mod forks;
 mod full_disk;
 mod full_pool;

@@ -84,18 +84,22 @@ const CODES: &[&str] =
     &["reason", "why", "cause", "problem", "trouble", "message", "detail", "hint", "error"];
 /// Crates that keep no sentences and send none.
 const WORDLESS: &[&str] = &["replica", "link", "cluster", "store", "node"];
-/// Files in them with fields that hold a text, how many, and why. Nothing reads such a text but people.
-const TEXTS: &[(&str, usize, &str)] = &[
-    ("cluster/src/etcd/gateway.rs", 1, "what an HTTP library reports about etcd"),
-    ("cluster/src/store.rs", 1, "what an HTTP library reports about etcd"),
-    ("link/src/join/node.rs", 3, "errors of TLS and of the system"),
-    ("link/src/links.rs", 1, "errors of TLS and of the system"),
-    ("link/src/mesh.rs", 1, "errors of TLS and of the system"),
-    ("node/src/control/links.rs", 1, "errors of TLS and of the system"),
-    ("node/src/member/floating/devices.rs", 1, "an error of the system"),
-    ("node/src/control/faults.rs", 4, "errors of etcd, of the system and of a pool, for other nodes"),
-    ("node/src/control/cluster/failing.rs", 1, "an error that its caller is told, too"),
-    ("node/src/control/ended.rs", 1, "an error that its caller is told, too"),
+/// Files in them with fields that hold a text, how many, and why it is data. Nothing reads such a text but
+/// people.
+const TEXTS: &[(&str, usize, &str)] =
+    &[("cluster/src/etcd/trouble.rs", 1, "an error of etcd, whose API defines errors as texts")];
+
+/// The names of the kinds of volumes.
+const KINDS: &[&str] = &["VolumeKind::Thick", "VolumeKind::Ram", "VolumeKind::Log"];
+/// Crates that may use these: those that define the kinds with their properties, and those that test others.
+/// The rest asks for properties.
+const NAMES_KINDS: &[&str] = &["store", "api", "sim", "fuzzing", "e2e"];
+/// Files elsewhere with lines that name a kind, how many, and why.
+const NAMED_KINDS: &[(&str, usize, &str)] = &[
+    ("node/src/copies/entry.rs", 1, "an example for tests"),
+    ("server/src/serve/first_volume.rs", 1, "the kind that an option of `ursa serve` names"),
+    ("tools/src/drill/arguments.rs", 3, "the kind that an option or a scenario names"),
+    ("terms/src/samples.rs", 1, "a sample for tests"),
 ];
 
 /// Code that bypasses `rt` to reach the system, and so could not be simulated.
@@ -180,6 +184,16 @@ fn arrows_between_the_rooms_of_node_point_down() {
 }
 
 #[test]
+fn operations_on_blocks_know_no_protocol() {
+    let path = root().join("crates/proto/src/block.rs");
+    let source = fs::read_to_string(&path).expect("the source can be read");
+    for line in production_lines(&source) {
+        let uses_another = ["crate::", "super::"].iter().any(|path| line.contains(path));
+        assert!(!uses_another, "every protocol uses these operations, they use none: {line}");
+    }
+}
+
+#[test]
 fn rooms_below_control_are_given_what_they_use() {
     let sources = sources();
     for (room, most) in CURRENT {
@@ -240,6 +254,21 @@ fn no_sentence_is_kept_as_data() {
         ["reason: Reason,", "let why: String = it;", "fn note(why: String) {", "error: String::new(),"]
     {
         assert!(!CODES.iter().any(|name| declares_text(line, name)), "{line}");
+    }
+}
+
+#[test]
+fn only_their_crate_tells_kinds_of_volumes_apart() {
+    for (path, source) in sources().iter().filter(|(path, _)| !is_test(path)) {
+        let is_production = path.components().any(|part| part.as_os_str() == "src");
+        if !is_production || NAMES_KINDS.contains(&crate_of(path)) {
+            continue;
+        }
+        let names = |line: &&str| KINDS.iter().any(|kind| line.contains(kind));
+        let found: Vec<&str> = production_lines(source).filter(names).collect();
+        let known =
+            NAMED_KINDS.iter().find(|(file, ..)| path.ends_with(file)).map_or(0, |(_, count, _)| *count);
+        assert_eq!(found.len(), known, "{}: ask for a property of the kind: {found:#?}", path.display());
     }
 }
 

@@ -38,10 +38,10 @@ pub(super) fn declared(present: &Present) -> Declared {
             physical_block_size: Some(volume.physical_block_size),
             slices: Some(volume.slices),
             compression: volume.compression,
-            checksums: volume.checksums.filter(|has| *has && volume.kind == api::VolumeKind::Thick),
+            checksums: volume.checksums.filter(|has| *has && !volume.kind.has_checksums()),
             when_full: volume.when_full,
             // Of other volumes, `reserved` is what they take from their pool.
-            reserve: (volume.kind == api::VolumeKind::Log).then_some(Size(volume.reserved)),
+            reserve: volume.kind.is_thin().then_some(Size(volume.reserved)),
             on: volume.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node).collect(),
             copies: None,
             split_brain_policy: policy,

@@ -320,7 +320,7 @@ impl Planner<'_> {
     /// Whether a volume of this kind can have the settings that the file names.
     fn can_have_settings(&mut self, volume: &VolumeDeclared, kind: VolumeKind) -> bool {
         let is_named = volume.when_full.is_some() || volume.reserve.is_some() || volume.compression.is_some();
-        if is_named && kind != VolumeKind::Log {
+        if is_named && !kind.is_thin() {
             self.conflicts.push(format!(
                 "volume {:?}: only volumes of kind log have `when-full`, `reserve` and `compression`",
                 volume.name

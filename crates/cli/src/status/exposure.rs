@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::VolumeKind;
-use terms::loss::{Cluster, outcome};
+use api::LossOutcome;
 
 use super::Observed;
 use crate::table::list;
@@ -13,17 +12,16 @@ const NAMED_MAX: usize = 3;
 
 /// A line for each node and each outcome of its loss, by node; the outcome with the most volumes comes first.
 pub(super) fn lines(observed: &Observed) -> Vec<String> {
-    let cluster = Cluster { nodes: &observed.nodes, record: observed.node.record.as_ref() };
     let mut lines = Vec::new();
     for node in observed.nodes.iter().filter(|node| node.up) {
         // Volumes by outcome, in the order in which the outcomes were found.
-        let mut outcomes: Vec<(&'static str, Vec<&str>)> = Vec::new();
+        let mut outcomes: Vec<(&str, Vec<&str>)> = Vec::new();
         for volume in &observed.volumes {
-            let copy = volume.copies.iter().find(|copy| copy.node == node.id);
-            let Some((_, outcome)) = copy.and_then(|copy| outcome(volume, copy, cluster)) else { continue };
-            match outcomes.iter_mut().find(|(known, _)| *known == outcome) {
+            let mut losses = volume.losses.iter().filter(|loss| loss.outcome != LossOutcome::Down);
+            let Some(loss) = losses.find(|loss| loss.node == node.id) else { continue };
+            match outcomes.iter_mut().find(|(known, _)| *known == loss.text) {
                 Some((_, volumes)) => volumes.push(&volume.name),
-                None => outcomes.push((outcome, vec![&volume.name])),
+                None => outcomes.push((loss.text.as_str(), vec![&volume.name])),
             }
         }
         outcomes.sort_by_key(|(_, volumes)| std::cmp::Reverse(volumes.len()));
@@ -35,8 +33,7 @@ pub(super) fn lines(observed: &Observed) -> Vec<String> {
     // would be lost come first.
     let mut unlisted: BTreeMap<bool, Vec<&str>> = BTreeMap::new();
     for volume in observed.volumes.iter().filter(|volume| volume.copies.is_empty()) {
-        let outlives_node = volume.kind != VolumeKind::Ram;
-        unlisted.entry(outlives_node).or_default().push(&volume.name);
+        unlisted.entry(volume.kind.is_durable()).or_default().push(&volume.name);
     }
     for (outlives_node, volumes) in unlisted {
         let outcome = match outlives_node {

@@ -24,7 +24,7 @@ use super::output::Output;
 /// How to show it.
 #[derive(Args, Debug)]
 pub struct Status {
-    /// Print one line and exit with 0: healthy, 1: unknown (no answer), 2: data or service lost, 3: degraded
+    /// Print one line and exit with 0: healthy, 1: unknown (no answer), 2: critical, 3: warning
     #[arg(long)]
     check: bool,
 }
@@ -133,8 +133,8 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 fn health(worst: Severity) -> &'static str {
     match worst {
         Severity::Info => "healthy",
-        Severity::Warning => "degraded",
-        Severity::Critical => "lost",
+        Severity::Warning => "warning",
+        Severity::Critical => "critical",
     }
 }
 

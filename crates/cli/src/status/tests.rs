@@ -5,6 +5,7 @@ use api::{
     RecordPlace, Severity, Since, Subject, SubjectKind, SyncRestraint, Volume, VolumeCopy, VolumeFork,
     VolumeKind,
 };
+use terms::loss::{Cluster, losses};
 use terms::samples::{self, sync, volume};
 
 use super::{Observed, exit_code, screen};
@@ -99,12 +100,21 @@ fn cluster() -> Observed {
     }
 }
 
+/// With the failure tolerance that the node reports for each volume.
+fn judged(mut observed: Observed) -> Observed {
+    for volume in &mut observed.volumes {
+        volume.losses = losses(volume, Cluster { nodes: &observed.nodes, record: None });
+    }
+    observed
+}
+
 #[track_caller]
-fn shows(observed: &Observed, health: &str, line: &str, screen: &str) {
+fn shows(observed: Observed, health: &str, line: &str, screen: &str) {
+    let observed = judged(observed);
     let report = observed.report();
     assert_eq!(report.health, health);
-    assert_eq!(super::screen::line(observed), format!("{line}\n"));
-    let text = screen::text(observed, &report);
+    assert_eq!(super::screen::line(&observed), format!("{line}\n"));
+    let text = screen::text(&observed, &report);
     assert_eq!(text, screen, "\n{text}");
     assert!(text.lines().count() <= 24, "it is one screen");
 }
@@ -112,7 +122,7 @@ fn shows(observed: &Observed, health: &str, line: &str, screen: &str) {
 #[test]
 fn a_node_alone_is_healthy() {
     shows(
-        &alone(),
+        alone(),
         "healthy",
         "healthy",
         "\
@@ -149,7 +159,7 @@ fn data_in_the_memory_of_a_node_without_its_record_is_lost_with_it() {
 #[test]
 fn a_cluster_in_sync_is_healthy() {
     shows(
-        &cluster(),
+        cluster(),
         "healthy",
         "healthy",
         "\
@@ -169,20 +179,20 @@ Changes    none in progress
 }
 
 #[test]
-fn a_resyncing_copy_degrades_the_volume() {
+fn a_resyncing_copy_is_a_warning() {
     let mut observed = cluster();
     let limited = CopySync { limited_by: Some(SyncRestraint::ClusterLimit), ..sync() };
     observed.volumes[0].copies[1] = copy(2, CopyState::OutOfSync, Some(limited));
     observed.nodes[1].in_sync = 1;
     observed.findings = vec![resyncing()];
     shows(
-        &observed,
-        "degraded",
-        "DEGRADED: The copy of db on node 2 is out of sync and resyncing (70 %).",
+        observed,
+        "warning",
+        "WARNING: The copy of db on node 2 is out of sync and resyncing (70 %).",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster    3 of 3 nodes up, 3 of 4 copies in sync
-State      DEGRADED: The copy of db on node 2 is out of sync and resyncing (70 %). (for at least 2m00s)
+State      WARNING: The copy of db on node 2 is out of sync and resyncing (70 %). (for at least 2m00s)
 Resync     1 copy: 7G of 10G copied (70 %), 64M/s, 48s to go
            db on node 2: 3G of 10G left to copy, 64M/s, 48s to go; cause: its node restarted; limited by the cluster's resync limit (ursa node resync-limit)
 Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy in sync)
@@ -199,7 +209,7 @@ Changes    none in progress
 }
 
 #[test]
-fn a_node_that_is_down_degrades() {
+fn a_node_that_is_down_is_critical() {
     let mut observed = cluster();
     for volume in &mut observed.volumes {
         volume.copies[1] = copy(2, CopyState::OutOfSync, None);
@@ -207,16 +217,16 @@ fn a_node_that_is_down_degrades() {
     (observed.nodes[1].up, observed.nodes[1].in_sync) = (false, 0);
     let cause = "Node 2 (server2) is down: heartbeat timeout.";
     let action = Some("Check that the server is running, and start Ursa there (server2)");
-    let down = finding(Severity::Warning, cause, action, "systemctl start ursa");
+    let down = finding(Severity::Critical, cause, action, "systemctl start ursa");
     observed.findings = vec![Finding { since: Some(Since::exactly(815)), ..down }];
     shows(
-        &observed,
-        "degraded",
-        "DEGRADED: Node 2 (server2) is down: heartbeat timeout.",
+        observed,
+        "critical",
+        "CRITICAL: Node 2 (server2) is down: heartbeat timeout.",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster    2 of 3 nodes up, 2 of 4 copies in sync
-State      DEGRADED: Node 2 (server2) is down: heartbeat timeout. (for 3m05s)
+State      CRITICAL: Node 2 (server2) is down: heartbeat timeout. (for 3m05s)
 Resync     2 copies are out of sync, progress unknown
 Tolerance  if node 1 is lost: db, mail: unavailable until the node returns (only copy in sync)
 Action     Check that the server is running, and start Ursa there (server2): systemctl start ursa
@@ -229,7 +239,7 @@ Changes    none in progress
 }
 
 #[test]
-fn a_split_volume_is_a_loss_and_comes_first() {
+fn a_split_volume_is_critical_and_comes_first() {
     let mut observed = cluster();
     observed.nodes.truncate(2);
     observed.nodes[1].votes = false;
@@ -249,13 +259,13 @@ fn a_split_volume_is_a_loss_and_comes_first() {
         finding(Severity::Info, cause, action, "ursa node token"),
     ];
     shows(
-        &observed,
-        "lost",
-        "LOST: Split brain on volume mail: two nodes each have writes that the other lacks. (1 more: `ursa status`)",
+        observed,
+        "critical",
+        "CRITICAL: Split brain on volume mail: two nodes each have writes that the other lacks. (1 more: `ursa status`)",
         "\
 Node       server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster    2 of 2 nodes up, 4 of 4 copies in sync
-State      LOST: Split brain on volume mail: two nodes each have writes that the other lacks. (for 16m31s)
+State      CRITICAL: Split brain on volume mail: two nodes each have writes that the other lacks. (for 16m31s)
            The copy of db on node 2 is out of sync and resyncing (70 %). (for at least 2m00s)
 Resync     1 copy: 7G of 10G copied (70 %), 0/s, time left unknown
            db on node 2: 3G of 10G left to copy; cause: its node restarted; WAITING for node 2 to be reachable again (heartbeat timeout)
@@ -307,7 +317,7 @@ fn all_nodes_are_shown_and_those_that_do_not_answer() {
     observed.missing =
         vec![Missing { node: 3, node_name: "server3".into(), reason: "it did not answer within 2 s".into() }];
     shows(
-        &observed,
+        observed,
         "healthy",
         "healthy",
         "\

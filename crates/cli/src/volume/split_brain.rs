@@ -28,7 +28,7 @@ pub struct Choice {
 /// See [`SplitBrainPolicy`].
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Policy {
-    /// Wait; the preferred node continues
+    /// Only the preferred node continues
     Prefer,
     /// Continue alone after about six seconds, although the other node may do so, too
     Heartbeat,

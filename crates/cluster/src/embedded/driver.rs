@@ -333,6 +333,7 @@ impl Driver {
             // are handled first, so a slow disk of its own never makes a node start an election.
             self.tick(ticks.take(self.now()));
             self.settle()?;
+            self.door.stall(self.engine.stalled());
         }
     }
 

@@ -15,11 +15,11 @@ const VERSION: u8 = 1;
 /// The number of each kind. They are raft-rs's; kinds that a node only sends to itself are left out.
 const KINDS: &[(u8, MessageType)] = &[
     (2, MessageType::MsgPropose),
-    (3, MessageType::MsgAppend),
+    (APPEND, MessageType::MsgAppend),
     (4, MessageType::MsgAppendResponse),
     (5, MessageType::MsgRequestVote),
     (6, MessageType::MsgRequestVoteResponse),
-    (7, MessageType::MsgSnapshot),
+    (SNAPSHOT, MessageType::MsgSnapshot),
     (HEARTBEAT, MessageType::MsgHeartbeat),
     (HEARTBEAT_ANSWER, MessageType::MsgHeartbeatResponse),
     (14, MessageType::MsgTimeoutNow),
@@ -29,6 +29,8 @@ const KINDS: &[(u8, MessageType)] = &[
     (18, MessageType::MsgRequestPreVoteResponse),
 ];
 
+const APPEND: u8 = 3;
+const SNAPSHOT: u8 = 7;
 const HEARTBEAT: u8 = 8;
 const HEARTBEAT_ANSWER: u8 = 9;
 /// Asks which of the sender's promises the receiver remembers; see [`Content::Question`].
@@ -117,6 +119,43 @@ fn encode_raft(message: &Message, out: &mut Writer) {
     }
 }
 
+/// What each message begins with.
+struct Head {
+    kind: u8,
+    reject: bool,
+    has_snapshot: bool,
+    envelope: Envelope,
+}
+
+impl Head {
+    fn decode(from: &mut Reader<'_>) -> Result<Head, Malformed> {
+        if from.u8()? != VERSION {
+            return Err(Malformed);
+        }
+        let (kind, reject, has_snapshot) = (from.u8()?, from.flag()?, from.flag()?);
+        let mut node = || NodeId::new(from.u16()?).ok_or(Malformed);
+        let (sender, to) = (node()?, node()?);
+        let (cluster, generation) = (from.u128()?, from.u64()?);
+        let promised = Promise::decode(from)?;
+        let envelope = Envelope { cluster, generation, from: sender, to, promised };
+        Ok(Head { kind, reject, has_snapshot, envelope })
+    }
+}
+
+/// Whether the log of the node `identity` cannot grow without this message, which [`decode`] could not read.
+///
+/// It arrived undamaged, and has entries or a snapshot, or is in a later version of the whole format.
+pub(super) fn is_for_the_log(identity: &Identity, bytes: &[u8]) -> bool {
+    let Ok(mut from) = Reader::sealed(bytes) else { return false };
+    match Head::decode(&mut from) {
+        Ok(Head { kind, envelope, .. }) => {
+            let is_ours = envelope.cluster == identity.cluster && envelope.generation == identity.generation;
+            is_ours && envelope.to == identity.node && matches!(kind, APPEND | SNAPSHOT)
+        }
+        Err(Malformed) => bytes.first().is_some_and(|version| *version > VERSION),
+    }
+}
+
 /// The content of `bytes`, and the sender and receiver that they name.
 ///
 /// Malformed content is an error, so all of the result can be interpreted.
@@ -125,14 +164,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Content), Malformed> {
         return Err(Malformed);
     }
     let mut from = Reader::sealed(bytes)?;
-    if from.u8()? != VERSION {
-        return Err(Malformed);
-    }
-    let (kind, reject, has_snapshot) = (from.u8()?, from.flag()?, from.flag()?);
-    let mut node = || NodeId::new(from.u16()?).ok_or(Malformed);
-    let (sender, to) = (node()?, node()?);
-    let (cluster, generation) = (from.u128()?, from.u64()?);
-    let envelope = Envelope { cluster, generation, from: sender, to, promised: Promise::decode(&mut from)? };
+    let Head { kind, reject, has_snapshot, envelope } = Head::decode(&mut from)?;
     if matches!(kind, QUESTION | ANSWER) {
         let name = from.u64()?;
         from.end()?;
@@ -256,6 +288,42 @@ mod tests {
         }
     }
 
+    /// Puts a byte at an offset, and the right checksum after it.
+    fn with(bytes: &[u8], at: usize, value: u8) -> Vec<u8> {
+        let mut changed = bytes[..bytes.len() - 4].to_vec();
+        changed[at] = value;
+        changed.extend(base::crc32c(&changed).to_le_bytes());
+        changed
+    }
+
+    #[test]
+    fn entries_of_a_later_version_are_for_the_log() {
+        let sender = Identity { cluster: 9, generation: 3, node: node(4) };
+        let receiver = Identity { node: node(5), ..sender };
+        let bytes = |kind| {
+            let mut message = Message::default();
+            message.set_msg_type(kind);
+            (message.from, message.to) = (4, 5);
+            message.entries = vec![raft::eraftpb::Entry::default()].into();
+            let content = Content::Raft(message);
+            encode(&sender, node(5), &Promise::default(), &content).unwrap()
+        };
+        let append = bytes(MessageType::MsgAppend);
+        // Before the length of the only entry, which is empty, and the checksum.
+        let kind = append.len() - 9;
+        let later = with(&append, kind, 3);
+        assert!(decode(&append).is_ok() && decode(&later).is_err());
+        assert!(is_for_the_log(&receiver, &later));
+        let other = Identity { generation: 4, ..receiver };
+        assert!(!is_for_the_log(&other, &later), "of another generation");
+        assert!(!is_for_the_log(&sender, &later), "for another node");
+        assert!(!is_for_the_log(&receiver, &later[..later.len() - 1]), "damaged");
+        let other = with(&bytes(MessageType::MsgHeartbeat), kind, 3);
+        assert!(decode(&other).is_err() && !is_for_the_log(&receiver, &other));
+        assert!(is_for_the_log(&receiver, &with(&append, 0, 2)), "another version of messages");
+        assert!(!is_for_the_log(&receiver, &with(&append, 1, 22)), "another kind of message");
+    }
+
     #[test]
     fn heartbeats_for_which_no_read_waits_may_wait() {
         let identity = Identity { cluster: 9, generation: 3, node: node(4) };
@@ -300,18 +368,15 @@ mod tests {
             let (envelope, back) = decode(&bytes).unwrap();
             assert_eq!((envelope.cluster, envelope.generation), (9, 3));
             assert_eq!(back, content);
-            whatever_it_says_it_means_something_or_is_malformed(&bytes[..bytes.len() - 4]);
+            whatever_it_says_it_means_something_or_is_malformed(&bytes);
         }
     }
 
-    fn whatever_it_says_it_means_something_or_is_malformed(content: &[u8]) {
-        let mut malformed = 0;
-        for at in 0..content.len() {
+    fn whatever_it_says_it_means_something_or_is_malformed(bytes: &[u8]) {
+        let (mut malformed, len) = (0, bytes.len() - 4);
+        for at in 0..len {
             for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
-                let mut changed = content.to_vec();
-                changed[at] = value;
-                changed.extend(base::crc32c(&changed).to_le_bytes());
-                match decode(&changed) {
+                match decode(&with(bytes, at, value)) {
                     Ok((_, Content::Question(_) | Content::Answer(_))) => {}
                     Ok((_, Content::Raft(message))) => {
                         message.entries.iter().for_each(|it| drop(entry::content(it).unwrap()))
@@ -320,6 +385,6 @@ mod tests {
                 }
             }
         }
-        assert!(malformed > 0 && malformed < content.len() * 6);
+        assert!(malformed > 0 && malformed < len * 6);
     }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use ureq::Agent;
 use ureq::unversioned::resolver::DefaultResolver;
@@ -31,8 +32,9 @@ pub struct Access {
 }
 
 /// Why the settings cannot work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[allow(missing_docs)] // The messages say it.
+#[serde(rename_all = "kebab-case")]
 pub enum AccessError {
     #[error("the endpoints of etcd are missing, or one is not http://HOST:PORT or https://HOST:PORT")]
     Endpoints,

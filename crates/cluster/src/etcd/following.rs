@@ -1,6 +1,5 @@
 //! What this node knows of the record from following etcd's changes.
 
-use std::fmt;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -65,12 +64,6 @@ impl Seen {
 /// The ID of etcd's cluster, from the header of an answer.
 fn name_of(header: &Value) -> Option<u64> {
     Some(number(&header["cluster_id"])).filter(|name| *name > 0)
-}
-
-impl fmt::Display for Seen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} with change {} of the record at {}", self.revision, self.last.count, self.last.revision)
-    }
 }
 
 /// What an answer of etcd's watch says about the following ones.

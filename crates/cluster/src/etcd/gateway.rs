@@ -11,6 +11,7 @@ use ureq::{Agent, Timeout};
 
 use super::StartError;
 use super::access::{Access, User};
+use super::trouble::{EtcdTrouble, MemberTrouble};
 
 /// How long one member may take to answer one request, if there is that much time.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
@@ -37,7 +38,7 @@ struct LastAnswers {
     /// The token of the authenticated user, until etcd forgets it.
     token: Option<String>,
     /// Why the last request was not answered, and by which member.
-    trouble: Option<String>,
+    trouble: Option<EtcdTrouble>,
 }
 
 /// Why there is no answer.
@@ -91,8 +92,8 @@ impl Gateway {
     }
 
     /// Why the last request was not answered.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.last_answers().trouble.clone()
+    pub(super) fn trouble(&self) -> EtcdTrouble {
+        self.last_answers().trouble.clone().unwrap_or(EtcdTrouble::Silent)
     }
 
     /// The answer to a request that may be sent more than once.
@@ -135,15 +136,15 @@ impl Gateway {
         let request = self.request(endpoint, path).config().timeout_global(Some(left)).build();
         let answer = request.send_json(body).map_err(|error| {
             let failed = if never_sent(&error) { Failed::Unreached } else { Failed::Unknown };
-            (failed, error.to_string())
+            (failed, unanswered(endpoint, &error))
         });
         let answer = answer.and_then(|mut answer| {
             let read = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_json::<Value>();
-            let read = read.map_err(|error| (Failed::Unknown, error.to_string()))?;
+            let read = read.map_err(|error| (Failed::Unknown, unanswered(endpoint, &error)))?;
             if answer.status().is_success() { Ok(read) } else { Err(refusal(&read)) }
         });
-        let answer = answer.map_err(|(failed, why)| {
-            self.last_answers().trouble = Some(format!("{endpoint}: {why}"));
+        let answer = answer.map_err(|(failed, reason)| {
+            self.last_answers().trouble = Some(EtcdTrouble::Member { endpoint: endpoint.clone(), reason });
             failed
         });
         match answer {
@@ -194,6 +195,12 @@ impl Gateway {
     }
 }
 
+/// Why a member did not answer. What the HTTP library says is logged.
+fn unanswered(endpoint: &str, error: &ureq::Error) -> MemberTrouble {
+    tracing::debug!(endpoint, %error, "etcd did not answer");
+    error.into()
+}
+
 /// Whether a request certainly did not reach any member.
 fn never_sent(error: &ureq::Error) -> bool {
     match error {
@@ -206,11 +213,12 @@ fn never_sent(error: &ureq::Error) -> bool {
 
 /// The meaning and the message of an error of etcd. The messages are part of its API (`rpctypes`); gRPC's
 /// codes alone do not distinguish these.
-fn refusal(answer: &Value) -> (Failed, String) {
+fn refusal(answer: &Value) -> (Failed, MemberTrouble) {
     // Later versions only have `message`.
-    let last_answers =
-        answer["error"].as_str().or(answer["message"].as_str()).unwrap_or("an error without a message");
-    let failed = match last_answers {
+    let Some(message) = answer["error"].as_str().or(answer["message"].as_str()) else {
+        return (Failed::Unknown, MemberTrouble::Foreign);
+    };
+    let failed = match message {
         "etcdserver: mvcc: database space exceeded" => Failed::Refused(Refused::Full),
         "etcdserver: requested lease not found" => Failed::Refused(Refused::Lease),
         "etcdserver: user name is empty"
@@ -221,7 +229,7 @@ fn refusal(answer: &Value) -> (Failed, String) {
         | "etcdserver: authentication is not enabled" => Failed::Refused(Refused::Denied),
         _ => Failed::Unknown,
     };
-    (failed, last_answers.to_owned())
+    (failed, MemberTrouble::Refused { message: message.to_owned() })
 }
 
 /// etcd's 64-bit numbers are strings in JSON, and it leaves out 0.
@@ -240,7 +248,9 @@ mod tests {
         assert_eq!(answer("etcdserver: requested lease not found"), Failed::Refused(Refused::Lease));
         assert_eq!(answer("etcdserver: request timed out"), Failed::Unknown);
         let later = refusal(&json!({ "message": "etcdserver: permission denied", "code": 7 }));
-        assert_eq!(later, (Failed::Refused(Refused::Denied), "etcdserver: permission denied".to_owned()));
+        let message = "etcdserver: permission denied".to_owned();
+        assert_eq!(later, (Failed::Refused(Refused::Denied), MemberTrouble::Refused { message }));
+        assert_eq!(refusal(&json!({ "detail": "no etcd" })), (Failed::Unknown, MemberTrouble::Foreign));
         assert_eq!((number(&json!("18446744073709551615")), number(&json!(null))), (u64::MAX, 0));
     }
 }

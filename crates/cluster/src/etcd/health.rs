@@ -12,6 +12,7 @@ use super::Shared;
 use super::following::Seen;
 use super::gateway::number;
 use super::layout::{Last, VERSION, base64};
+use super::trouble::EtcdTrouble;
 use crate::error::Error;
 use crate::store::Status;
 
@@ -43,17 +44,16 @@ pub(super) struct Health {
 /// Why the content of etcd is not this cluster's record as this node knows it.
 ///
 /// The node then follows none of it, and writes nothing to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    #[error("it does not have this cluster's record: is it the right etcd?")]
+    /// It does not have this cluster's record.
     Missing,
-    #[error("its record of this cluster was written by another version of Ursa")]
+    /// Another version of Ursa wrote the record.
     Version,
-    /// This stays so for the life of this node, as `Another` does: etcd may have forgotten which copies are
-    /// in sync.
-    #[error("it has gone back to {found}, but this node has seen {seen}: was it restored from a backup?")]
+    /// The record is older than what was seen. This stays so for the life of this node, as `Another` does:
+    /// etcd may have forgotten which copies are in sync.
     Older { found: Seen, seen: Seen },
-    #[error("it is not the etcd that this node knows: was it replaced by a copy?")]
+    /// It is not the etcd that this node knows.
     Another,
 }
 
@@ -126,7 +126,7 @@ impl Shared {
         let mut health = self.health();
         if !health.wrong.is_some_and(Wrong::stays) {
             if let Some(wrong) = wrong.filter(|wrong| health.wrong != Some(*wrong)) {
-                tracing::error!("etcd is not used: {wrong}");
+                tracing::error!("etcd is not used: {}", EtcdTrouble::from(wrong));
             }
             health.wrong = wrong;
         }
@@ -139,8 +139,7 @@ impl Shared {
         let health = self.health();
         let lately = health.answered.is_some_and(|answered| answered.elapsed() < ANSWER_AGE_MAX);
         let quorum = lately && health.wrong.is_none();
-        let silent = || self.gateway.trouble().unwrap_or_else(|| "it has not responded yet".to_owned());
-        let trouble = || health.wrong.map_or_else(silent, |wrong| wrong.to_string());
+        let trouble = || health.wrong.map_or_else(|| self.gateway.trouble(), EtcdTrouble::from);
         Status {
             node: None,
             leader: None,

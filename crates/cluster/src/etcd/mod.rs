@@ -19,6 +19,7 @@ mod gateway;
 mod health;
 mod layout;
 mod transactions;
+mod trouble;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +42,7 @@ use gateway::Gateway;
 use health::Health;
 use layout::{Layout, VERSION, base64};
 use transactions::Lease;
+pub use trouble::{EtcdState, EtcdTrouble, MemberTrouble, TlsFault};
 
 /// The number of calls that may be at etcd at the same time. Each needs a thread; calls to etcd are rare.
 const WORKERS: usize = 4;
@@ -81,7 +83,7 @@ pub enum StartError {
     #[error("cannot start a thread for etcd")]
     Thread(#[source] std::io::Error),
     #[error("etcd does not accept the record: {0}")]
-    Refused(String),
+    Refused(EtcdTrouble),
 }
 
 /// The adapter of this node. It runs until it is dropped.
@@ -200,12 +202,11 @@ impl Shared {
         let (sender, done) = oneshot();
         let ask = move || {
             let answer = self.gateway.ask(path, &body, Instant::now() + FOUND);
-            let why = || self.gateway.trouble().unwrap_or_else(|| "it has not responded".to_owned());
-            sender.send(answer.map(drop).map_err(|_| StartError::Refused(why())));
+            sender.send(answer.map(drop).map_err(|_| StartError::Refused(self.gateway.trouble())));
         };
         let thread = thread::Builder::new().name("etcd-found".to_owned()).spawn(ask);
         thread.map_err(StartError::Thread)?;
-        done.await.unwrap_or_else(|_| Err(StartError::Refused("it has not responded".to_owned())))
+        done.await.unwrap_or_else(|_| Err(StartError::Refused(EtcdTrouble::Silent)))
     }
 
     /// Answers requests that do not need etcd.

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,13 +21,19 @@ fn node(number: u16) -> NodeId {
 
 /// Nodes that send messages by calling each other.
 #[derive(Clone, Default)]
-struct Net(Arc<Mutex<BTreeMap<NodeId, Embedded>>>);
+struct Net {
+    nodes: Arc<Mutex<BTreeMap<NodeId, Embedded>>>,
+    /// The number of the node for which the others are of a later version; 0: of none.
+    older: Arc<AtomicU16>,
+}
 
 impl Net {
     fn start(&self, path: &Path, number: u16) -> Store {
         let (me, net) = (node(number), self.clone());
-        let send = move |to, bytes| {
-            let nodes = net.0.lock().unwrap();
+        let send = move |to: NodeId, bytes| {
+            let is_older = net.older.load(Ordering::Relaxed) == to.get();
+            let bytes = if is_older { of_a_later_version(bytes) } else { bytes };
+            let nodes = net.nodes.lock().unwrap();
             // A stopped node sends nothing, even if its thread has not noticed yet.
             if nodes.contains_key(&me)
                 && let Some(peer) = nodes.get(&to)
@@ -36,14 +43,29 @@ impl Net {
         };
         let embedded = Embedded::start(path, Settings::new(number.into()), send).unwrap();
         let store = embedded.store();
-        self.0.lock().unwrap().insert(me, embedded);
+        self.nodes.lock().unwrap().insert(me, embedded);
         store
     }
 
     fn stop(&self, number: u16) {
-        let embedded = self.0.lock().unwrap().remove(&node(number)).unwrap();
+        let embedded = self.nodes.lock().unwrap().remove(&node(number)).unwrap();
         assert!(embedded.stop(SOON), "it ends");
     }
+}
+
+/// The message in a later version: if it has entries, the first is of a kind that this version does not know.
+fn of_a_later_version(mut bytes: Vec<u8>) -> Vec<u8> {
+    const APPEND: u8 = 3;
+    const UNKNOWN: u8 = 77;
+    // The head, the numbers, no context, the count of entries, and the first entry's index and term.
+    const KIND: usize = 32 + 64 + 64 + 4 + 4 + 16;
+    let checksum = bytes.len() - 4;
+    if bytes[1] == APPEND && KIND < checksum {
+        bytes[KIND] = UNKNOWN;
+        let sum = base::crc32c(&bytes[..checksum]);
+        bytes[checksum..].copy_from_slice(&sum.to_le_bytes());
+    }
+    bytes
 }
 
 fn path(dir: &TempDir, number: u16) -> PathBuf {
@@ -366,6 +388,27 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(began.elapsed() < Duration::from_secs(60), "{what}");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn a_voter_that_cannot_read_what_later_versions_write_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (net, stores) = cluster(&dir, 3);
+    put(&stores[0], "a", "1");
+    let leader = stores[0].status(SOON).wait().unwrap().leader;
+    let older = if leader == Some(3) { 2 } else { 3 };
+    let others = [0, 4 - usize::from(older)];
+    let store = &stores[usize::from(older) - 1];
+    net.older.store(older, Ordering::Relaxed);
+    put(&stores[0], "a", "2");
+    until("it says so", || stalled(store) == Some(Stall::Unreadable));
+    until("also to those who ask its thread nothing", || {
+        net.nodes.lock().unwrap()[&node(older)].stalled() == Some(Stall::Unreadable)
+    });
+    assert_eq!(others.map(|index| stalled(&stores[index])), [None, None]);
+    net.older.store(0, Ordering::Relaxed);
+    until("it follows again", || stalled(store).is_none());
+    assert_eq!(get(store, "a").as_deref(), Some("2"));
 }
 
 #[test]

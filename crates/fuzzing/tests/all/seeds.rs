@@ -86,7 +86,7 @@ pub fn unit_states() -> Vec<Vec<u8>> {
     let mut bytes = b"ULUS\x01\0\x01\x05\x01\0\x02\0".to_vec();
     for (number, name) in [(1_u8, b"iqn.a"), (2, b"iqn.b")] {
         bytes.extend([0, 0, 0, 0, 0, 0, 0, number]);
-        bytes.extend([0, 2, 0x3d, 0, 0, number, 1, 0]);
+        bytes.extend([1, 0, 1, 0, 2, 0x3d, 0, 0, number]);
         bytes.extend([name.len() as u8, 0]);
         bytes.extend(name);
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use proto::iscsi::initiator::TaskId;
-use proto::iscsi::target::TaskFunction;
+use proto::iscsi::target_role::TaskFunction;
 
 use super::shared::Shared;
 use super::wait_for;

@@ -21,7 +21,7 @@ use proto::iscsi::Negotiated;
 use proto::iscsi::initiator::{
     self as iscsi, CommandResult, Connection, Login, LoginError, LoginOptions, LoginOutcome, TaskId, Transfer,
 };
-use proto::iscsi::target::{TargetRecord, TaskFunction};
+use proto::iscsi::target_role::{TargetRecord, TaskFunction};
 use proto::iscsi::wire::ServiceResponse;
 use proto::scsi::Cdb;
 use rt::{Stream, Task};

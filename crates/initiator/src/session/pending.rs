@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use proto::iscsi::initiator::CommandResult;
-use proto::iscsi::target::TaskFunction;
+use proto::iscsi::target_role::TaskFunction;
 
 use super::shared::Shared;
 use super::waiters::{Answer, WaitId};

@@ -6,7 +6,7 @@
 use std::task::{Context, Poll, Waker};
 
 use proto::iscsi::initiator::{CommandResult, TaskId};
-use proto::iscsi::target::TargetRecord;
+use proto::iscsi::target_role::TargetRecord;
 use slab::Slab;
 
 use crate::Ended;

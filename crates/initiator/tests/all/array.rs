@@ -12,14 +12,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Chain, LbaRange, SendBatch};
-use proto::iscsi::target::{
+use proto::block::{BlockDone, BlockError, BlockOp};
+use proto::iscsi::target_role::{
     CloseReason, Command, CommandId, ConnectionId, Event, Session, SessionConfig, SessionKind, TargetRecord,
     TaskResponse,
 };
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{
-    AccessState, BlockDone, BlockError, BlockOp, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig,
-    LuState, Lun, NexusId, Outcome, PortGroup, RelativePort, Request, Status, Step, TargetPort, absent,
+    AccessState, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig, LuState, Lun, NexusId, Outcome,
+    PortGroup, RelativePort, Request, Status, Step, TargetPort, absent,
 };
 use rt::sim::{NodeId, World};
 use rt::sync::Notify;
@@ -253,7 +254,8 @@ impl Shared {
         let login_group = self.login_groups.borrow()[controller];
         let name = Rc::new(RefCell::new(None));
         let login = log_in(&stream, None, login_group, async |request| {
-            let initiator = InitiatorPort { name: Arc::from(request.initiator.as_str()), isid: request.isid };
+            let initiator =
+                InitiatorPort::Iscsi { name: Arc::from(request.initiator.as_str()), isid: request.isid };
             let nexus = ItNexus { initiator, port: RelativePort(group) };
             if request.kind == SessionKind::Normal && !self.forgets_to_reinstate.get() {
                 self.end_sessions(&nexus).await;

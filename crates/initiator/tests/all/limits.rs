@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Buf, Lba};
 use initiator::{Ended, Error, Lun, Options, Session, TaskFunction};
-use proto::iscsi::target::TaskResponse;
+use proto::iscsi::target_role::TaskResponse;
 use rt::sim::World;
 
 use crate::ram_target::{NAME, RamTarget};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{Chain, Instant, SendBatch};
-use proto::iscsi::target::{
+use proto::iscsi::target_role::{
     Authorization, Chap, CloseReason, Command, Event, Login, LoginEvent, LoginOutcome, LoginRequest,
     LoginStatus, Session, SessionConfig, SessionKind, TargetRecord, TaskFunction, TaskResponse,
 };

@@ -57,7 +57,7 @@ fn everything_once_on_io_uring() {
 fn authentication() {
     let credentials = |name: &str, secret: &str| Credentials { name: name.into(), secret: secret.into() };
     let target = RamTarget {
-        chap: Some(proto::iscsi::target::Chap {
+        chap: Some(proto::iscsi::target_role::Chap {
             initiator: vec![credentials("alice", "alice's secret")],
             target: Some(credentials("ursa", "the target's secret")),
             challenge: vec![1; 16],

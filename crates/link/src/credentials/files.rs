@@ -27,6 +27,16 @@ impl FileError {
         };
         FileError { action, path: path.to_owned(), hint, source }
     }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The error number of the system.
+    pub fn errno(&self) -> i32 {
+        rt::errno(&self.source)
+    }
 }
 
 pub(super) fn read(path: &Path) -> Result<String, FileError> {

@@ -5,6 +5,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::Secret;
 use crate::credentials::SECRET_BYTES;
+use crate::hello::Refused;
 use crate::wire::{Wire, WireError};
 
 /// The maximum number of bytes that the users on both sides tell each other.
@@ -83,9 +84,22 @@ pub(crate) enum Rejection {
     /// Only the user on the joining side can read why.
     #[error("this node does not let it join")]
     User(Vec<u8>),
-    #[error("the cluster did not decide in time: check its state")]
+    #[error("{}", NotAdmitted::Late)]
     Late,
     /// The limit is [`ABOUT_MAX`].
+    #[error("{}", NotAdmitted::TooLong)]
+    TooLong,
+}
+
+/// Why a member does not let a node join, if its user did not say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum NotAdmitted {
+    /// The member admits no node.
+    #[error("{0}")]
+    Refused(Refused),
+    #[error("the cluster did not decide in time: check its state")]
+    Late,
     #[error("the cluster's answer is too long")]
     TooLong,
 }

@@ -10,8 +10,8 @@ mod member;
 mod message;
 mod node;
 
-pub use message::{ABOUT_MAX, JoinAnswer, JoinRequest};
-pub use node::{JoinError, Joined, join};
+pub use message::{ABOUT_MAX, JoinAnswer, JoinRequest, NotAdmitted};
+pub use node::{JoinError, Joined, NoAnswer, join};
 
 pub(crate) use member::{Admission, JoinAnswered, serve};
 pub(crate) use message::{JoinWireError, Rejection};

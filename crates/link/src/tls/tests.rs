@@ -4,7 +4,7 @@ use super::records::CONTENT_MAX;
 use super::*;
 use crate::ClusterAuthority;
 
-mod older;
+mod peer;
 
 const CLUSTER: ClusterId = ClusterId([7; 16]);
 /// The overhead of a record.

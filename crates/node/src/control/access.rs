@@ -184,13 +184,12 @@ impl Control {
     /// As [`Control::change_target`].
     pub fn check_changed_target(&self, name: &str, change: TargetChange) -> Result<(Target, Target)> {
         let before = self.target_named(name)?;
-        // Only new values are checked: an older version may have accepted a longer alias.
-        check_alias(change.alias.as_ref().and_then(Option::as_deref))?;
         let after = Target {
             alias: change.alias.unwrap_or_else(|| before.alias.clone()),
             chap: change.chap.unwrap_or_else(|| before.chap.clone()),
             ..before.clone()
         };
+        check_alias(after.alias.as_deref())?;
         check_chap(after.chap.as_ref())?;
         if after.chap != before.chap {
             check_one_way(after.chap.as_ref(), &self.access().initiator_secrets())?;

@@ -18,7 +18,7 @@ use store::{Zeroing, ZeroingWatch};
 
 use super::doing::Doing;
 use super::turns::{Held, Thing, Turns};
-use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
+use super::{ChangeFailure, Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
 use crate::data::VolumeId;
 use crate::events::code::{
     CHANGE_FAILED, CHANGE_SLOW, CLUSTER_CREATED, CLUSTER_FORCED, CLUSTER_JOINED, HOST_CHANGED, HOST_CREATED,
@@ -328,9 +328,20 @@ impl Changing {
         if took < NOTED_FROM && !self.late.get() {
             return;
         }
+        if let Some(error) = error
+            && !self.late.get()
+        {
+            // The caller is told all of it, others only what the code says.
+            let error = error as &dyn std::error::Error;
+            tracing::info!(work = %self.work, error, "a change has failed");
+        }
         self.control.note_end(EndedJob {
-            work: EndedWork::Change { number: self.number, error: error.map(ControlError::with_hint) },
-            subject: self.work.to_string(),
+            work: EndedWork::Change {
+                number: self.number,
+                doing: self.work.doing,
+                failure: error.map(ChangeFailure::from),
+            },
+            subject: self.work.name.clone(),
             outcome: if error.is_none() { JobOutcome::Done } else { JobOutcome::Failed },
             took: Some(took),
         });

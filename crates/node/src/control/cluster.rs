@@ -1,6 +1,7 @@
 //! The node's part in a cluster: it creates or joins one, and from then on each of its lives begins in it.
 
 mod failing;
+mod fault;
 mod leaving;
 mod moving;
 mod switching;
@@ -32,6 +33,7 @@ use crate::shard::{Shard, on_all_cores};
 
 pub use self::failing::ClusterFailure;
 pub(super) use self::failing::{KNOWN_ACCESS, KnownAccess, TRY_EVERY};
+pub use self::fault::ClusterFault;
 use self::leaving::LEFT;
 pub use self::leaving::Leaving;
 
@@ -133,18 +135,14 @@ pub enum EnterError {
     )]
     NotInPool(String),
     #[error(
-        "this node has snapshots (such as {0:?}), which the other cluster would not know: delete them first (`ursa snapshot list`)"
+        "this node has snapshots (such as {0:?}), which cannot be moved to another cluster: delete them first (`ursa snapshot list`)"
     )]
     HasSnapshots(String),
-    #[error("a task that began in this node's former cluster has not ended")]
+    #[error("{}", ClusterFault::FormerCluster)]
     FormerCluster,
-    #[error(
-        "this node's cluster keeps its record in its nodes, but `etcd` is set: remove `etcd` from the node's settings (a cluster's record cannot be moved: to keep it in etcd, create a new cluster)"
-    )]
+    #[error("{}", ClusterFault::NotInEtcd)]
     NotInEtcd,
-    #[error(
-        "this node's cluster keeps its record in etcd, but `etcd` is not set: add it, and its files, to the node's settings"
-    )]
+    #[error("{}", ClusterFault::InEtcd)]
     InEtcd,
     #[error("etcd cannot hold the cluster's record")]
     Etcd(#[from] cluster::etcd::StartError),
@@ -164,35 +162,13 @@ pub enum EnterError {
     /// The node cannot listen for links.
     #[error(transparent)]
     Links(#[from] link::StartError),
-    #[error("this version cannot read the entry about the node's cluster in the node's record: {0}")]
+    /// The entry about the node's cluster in its own record.
+    #[error("{}", ClusterFault::unreadable(.0))]
     Malformed(String),
-    #[error(
-        "{0} is missing or empty: this node keeps its certificates and its copy of the cluster's record there. If it is on a separate file system, mount that; if it was deleted, let the node join again with a token (`ursa node join`), or leave its cluster (`ursa node leave --forget`)"
-    )]
+    #[error("{}", ClusterFault::gone(.0))]
     Lost(PathBuf),
     #[error("cannot create the directory {0}")]
     Directory(PathBuf, #[source] std::io::Error),
-}
-
-impl EnterError {
-    /// The cause, as a code for programs.
-    fn cause(&self) -> &'static str {
-        match self {
-            EnterError::Credentials(_) | EnterError::DeathNotice(_) => "credentials",
-            EnterError::Record(_) | EnterError::File(_) | EnterError::Force(_) => "record",
-            EnterError::NotInEtcd | EnterError::InEtcd | EnterError::Etcd(_) => "etcd",
-            EnterError::Follow(_) => "record_silent",
-            EnterError::Lost(_) => "directory_gone",
-            EnterError::Links(_) => "links",
-            EnterError::Already
-            | EnterError::NotAlone
-            | EnterError::NotInPool(_)
-            | EnterError::HasSnapshots(_)
-            | EnterError::FormerCluster
-            | EnterError::Malformed(_)
-            | EnterError::Directory(..) => "other",
-        }
-    }
 }
 
 impl Control {
@@ -737,5 +713,27 @@ fn embedded(path: &Path, witness: bool) -> Result<Embedded, EnterError> {
 fn send_record(to: cluster::NodeId, bytes: Vec<u8>) {
     if let Some(reconciler) = Shard::current().copies().and_then(|copies| copies.reconciler()) {
         reconciler.send_record(NodeId(to.get()), bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::version_1::check;
+
+    /// What version 1 has in the node's record. Later versions must read it.
+    #[test]
+    fn an_entry_of_version_1_is_read_and_keeps_what_it_says() {
+        check::<Place>(&json!({
+            "cluster": "00112233445566778899aabbccddeeff", "node": 2, "listen": ["10.0.0.2:3270"], "witness": true,
+            "record": "nodes", "force_new": true, "leave": false, "incarnation": 7,
+            "members": [{"node": 1, "addresses": ["10.0.0.1:3270"]}]
+        }));
+        check::<Place>(&json!({
+            "cluster": "00112233445566778899aabbccddeeff", "node": 1, "listen": [], "witness": false,
+            "record": "etcd", "force_new": false, "leave": true, "incarnation": 1, "members": []
+        }));
     }
 }

@@ -16,10 +16,11 @@ use std::time::Duration;
 use base::ByteLen;
 use cluster::Transaction;
 use replica::NodeId;
-use store::{Compression, Pool, PoolId, SpacePolicy, VolumeInfo, VolumeKind};
+use store::{Compression, Pool, PoolId, SpacePolicy, VolumeInfo};
 
 pub(crate) use self::adoption::ServedAs;
 pub(super) use self::adoption::forget_sole;
+pub(crate) use self::creation::NEXT_NUMBER;
 pub use self::creation::{Placement, Ranking};
 pub use self::opening::CopyOpening;
 pub(super) use self::opening::Worth;
@@ -32,7 +33,7 @@ use super::tidying::TIDY_EVERY;
 use super::volumes::{
     SpaceChange, check_compressible, check_space, has_empty_slices, show_capacity, whole_blocks,
 };
-use super::{Control, ControlError, Result};
+use super::{ClusterFault, Control, ControlError, Result};
 use crate::Paths;
 use crate::attach::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::attach::port_numbers::NodeNumber;
@@ -64,7 +65,7 @@ impl Control {
     /// Why the node does not take part in its cluster.
     pub(super) fn why_no_part(&self) -> ControlError {
         let why = self.cluster_failure().map(|failure| failure.why);
-        ControlError::ClusterFailed(why.unwrap_or_else(|| "it is about to begin there".into()))
+        ControlError::ClusterFailed(why.unwrap_or(ClusterFault::Starting))
     }
 
     /// What the open pools hold of a volume: at most one copy, unless a pool that had been forgotten came
@@ -223,7 +224,7 @@ impl Control {
     ) -> Result<()> {
         let reconciler = self.recording(info)?;
         self.change_entry(&reconciler, info.id, None, |entry| {
-            check_compressible(entry.shape.kind == VolumeKind::Log)?;
+            check_compressible(entry.shape.kind.is_compressible())?;
             Ok((VolumeEntry { compression: compression.into(), ..entry.clone() }, Vec::new()))
         })
         .await?;

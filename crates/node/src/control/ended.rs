@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base::Instant;
 
-use super::{Control, Conversion, Scrub, Verification};
+use super::{ChangeFailure, Control, Conversion, Doing, Scrub, Verification};
 use crate::copies::{Cause, CopyWork, EndReason, VolumeEntry};
 use crate::data::VolumeId;
 
@@ -38,7 +38,7 @@ pub enum JobOutcome {
 pub struct EndedJob {
     /// What it was.
     pub work: EndedWork,
-    /// The name of the volume when the job ended; for a change, a description of it.
+    /// The name of the volume when the job ended; for a change, that of the object that it changed.
     pub subject: String,
     /// How it ended.
     pub outcome: JobOutcome,
@@ -73,8 +73,10 @@ pub enum EndedWork {
     Change {
         /// Its number, as in the list of changes under way.
         number: u64,
-        /// Why it failed, and what to do, as its caller was told.
-        error: Option<String>,
+        /// Its kind.
+        doing: Doing,
+        /// Why it failed.
+        failure: Option<ChangeFailure>,
     },
 }
 
@@ -148,8 +150,8 @@ mod tests {
 
     fn change(number: u64) -> EndedJob {
         EndedJob {
-            work: EndedWork::Change { number, error: None },
-            subject: "growing volume \"db\"".into(),
+            work: EndedWork::Change { number, doing: Doing::GrowVolume, failure: None },
+            subject: "db".into(),
             outcome: JobOutcome::Done,
             took: None,
         }

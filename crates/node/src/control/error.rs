@@ -10,7 +10,7 @@ use rt::DiskError;
 use store::{SliceError, StoreError};
 
 use super::change::{ChangeStatus, Work};
-use super::cluster::EnterError;
+use super::cluster::{ClusterFault, EnterError};
 use super::members::JoinRefusal;
 use super::pools::NotOpen;
 use super::scrubbing::Unscrubbable;
@@ -110,10 +110,10 @@ pub enum ControlError {
     #[error(transparent)]
     Enter(Box<EnterError>),
     #[error("this node cannot take part in its cluster now: {0}")]
-    ClusterFailed(String),
+    ClusterFailed(ClusterFault),
     #[error("this node is an active member of its cluster")]
     TakesPart(u16),
-    #[error("this node is alone in its cluster: there is no other node that it could leave")]
+    #[error("this is the only node of its cluster: it has nothing to leave")]
     OnlyNode,
     #[error("no other node can join this one")]
     NotListening,
@@ -237,7 +237,7 @@ pub enum ControlError {
     #[error("no node of the cluster is known to hold the cluster CA key")]
     NoAuthority,
     #[error(
-        "this node has too many targets, host groups and volumes to join a cluster with them: delete unused ones, or create the cluster on this node and let the other node join"
+        "too many targets, host groups and volumes to merge with those of the cluster: delete unused ones, or create the cluster on this node and let the other node join"
     )]
     TooMuchToMerge,
     #[error(

@@ -5,11 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::etcd::EtcdTrouble;
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 use store::MetadataState;
 
-use super::cluster::TRY_EVERY;
+use super::cluster::{ClusterFault, TRY_EVERY};
+use super::pool_fault::PoolFault;
 use super::status::RecordStatus;
 use super::{Control, FailedDisk, PoolStatus};
 use crate::member::Expelled;
@@ -39,8 +41,8 @@ pub enum FaultKind {
     /// A later version wrote entries of the cluster's record that this node cannot read.
     RecordEntriesUnreadable { keys: Vec<String> },
     /// etcd, which holds the cluster's record, cannot be used.
-    RecordLost { error: String },
-    /// The node's copy of the cluster's record cannot be written.
+    RecordLost { trouble: EtcdTrouble },
+    /// The node's copy of the cluster's record accepts no changes.
     RecordStalled {
         /// What stalls it, by [`super::Stall::code`].
         stall: u8,
@@ -54,7 +56,7 @@ pub enum FaultKind {
     LeftBehind,
     /// The node cannot take part in its cluster.
     ClusterFailed {
-        error: String,
+        why: ClusterFault,
         /// The interval, in seconds, at which the node tries again.
         retry_seconds: u64,
     },
@@ -66,7 +68,11 @@ pub enum FaultKind {
     /// The node's part of the cluster's record was set back: it has lost changes that it had confirmed.
     RecordSetBack,
     /// An address at which other nodes reach this one is missing.
-    LinkAddressMissing { address: SocketAddr, error: String },
+    LinkAddressMissing {
+        address: SocketAddr,
+        /// The system's error number.
+        errno: i32,
+    },
     /// Another node is up, and this one does not reach it.
     NodeCutOff {
         node: u16,
@@ -77,7 +83,7 @@ pub enum FaultKind {
     /// No node holds a floating IP.
     FloatingIpLost { address: IpAddr, holders_up: bool },
     /// A pool is not open.
-    PoolClosed { pool: String, error: String },
+    PoolClosed { pool: String, why: PoolFault },
     /// A metadata write of a pool failed: it accepts no changes.
     PoolReadOnly { pool: String },
     /// A pool holds an earlier state than the one it had.
@@ -196,8 +202,8 @@ impl Control {
     }
 
     fn record_lost(&self) -> Option<Fault> {
-        let error = self.reconciler().ok()?.record_trouble()?;
-        Some(FaultKind::RecordLost { error }.into())
+        let trouble = self.reconciler().ok()?.record_trouble()?;
+        Some(FaultKind::RecordLost { trouble }.into())
     }
 
     fn unreadable_entries(&self) -> Option<Fault> {
@@ -215,7 +221,7 @@ impl Control {
 
     fn failed_in_cluster(&self) -> Option<Fault> {
         let failure = self.cluster_failure()?;
-        let kind = FaultKind::ClusterFailed { error: failure.why, retry_seconds: TRY_EVERY.as_secs() };
+        let kind = FaultKind::ClusterFailed { why: failure.why, retry_seconds: TRY_EVERY.as_secs() };
         Some(kind.lasting(rt::now().since(failure.since)))
     }
 
@@ -223,7 +229,7 @@ impl Control {
         let missing =
             self.reconciler().map(|reconciler| reconciler.links().missing_addresses()).unwrap_or_default();
         let fault =
-            |(address, error): (SocketAddr, String)| FaultKind::LinkAddressMissing { address, error }.into();
+            |(address, errno): (SocketAddr, i32)| FaultKind::LinkAddressMissing { address, errno }.into();
         missing.into_iter().map(fault).collect()
     }
 
@@ -254,7 +260,7 @@ fn of_pool(pool: &PoolStatus) -> Vec<Fault> {
     let name = || pool.name.clone();
     let open = match &pool.state {
         Ok(open) => open,
-        Err(error) => return vec![FaultKind::PoolClosed { pool: name(), error: error.to_string() }.into()],
+        Err(why) => return vec![FaultKind::PoolClosed { pool: name(), why: why.into() }.into()],
     };
     let disk = |disk: &FailedDisk| {
         let path = disk.path.display().to_string();

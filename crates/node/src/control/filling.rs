@@ -2,9 +2,10 @@
 //! hosts are warned before.
 
 use base::ByteLen;
-use proto::scsi::{BlockError, Space, Thresholds, UnitAttention};
+use proto::block::{BlockError, Space};
+use proto::scsi::{Thresholds, UnitAttention};
 use rt::CoreId;
-use store::{CAPACITY_MAX, LogSpace, Pool, Usage, VolumeKind};
+use store::{CAPACITY_MAX, LogSpace, Pool, Usage};
 
 use super::Control;
 use crate::data::VolumeId;
@@ -77,7 +78,7 @@ impl Control {
         let reached = self.levels.borrow().get(&pool.id()).copied();
         let Some(index) = LEVELS.iter().position(|level| Some(*level) == reached) else { return };
         let attention = UnitAttention::SoftThreshold(index as u8);
-        let volumes = pool.volumes().into_iter().filter(|volume| volume.kind == VolumeKind::Log);
+        let volumes = pool.volumes().into_iter().filter(|volume| volume.kind.is_thin());
         let ids: Vec<_> = volumes.map(|volume| volume.id).collect();
         rt::spawn(async move {
             on_all_cores(move || async move {

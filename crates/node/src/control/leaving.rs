@@ -4,6 +4,7 @@
 //! That a disk is leaving is durable in its pool. So a node that starts again, or a pool that is imported,
 //! continues by itself.
 
+use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -151,7 +152,7 @@ impl Control {
         };
         let error = Arc::new(error);
         let before = self.leaving_problems.borrow_mut().insert(id, Arc::clone(&error));
-        if before.is_none_or(|before| before.to_string() != error.to_string()) {
+        if !before.is_some_and(|before| is_same_kind(&before, &error)) {
             tracing::warn!(pool = name, %error, "a disk that is leaving its pool cannot be emptied yet");
         }
         rt::sleep(RETRY_AFTER).await;
@@ -229,4 +230,26 @@ async fn hold_here(id: VolumeId, part: &MovedPart) -> Result<usize, SliceError> 
         slices += 1;
     }
     Ok(slices)
+}
+
+/// Whether two errors are of one kind: facts such as how much space is free may differ.
+fn is_same_kind(one: &ControlError, other: &ControlError) -> bool {
+    match (one, other) {
+        (ControlError::Store(one), ControlError::Store(other)) => discriminant(one) == discriminant(other),
+        _ => discriminant(one) == discriminant(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_logged_again_when_its_kind_changes() {
+        let full = |free| ControlError::from(StoreError::NoSpace { wanted: ByteLen(8), free: ByteLen(free) });
+        let read_only = ControlError::from(StoreError::MetadataReadOnly(PoolId([1; 16])));
+        assert!(is_same_kind(&full(1), &full(2)));
+        assert!(!is_same_kind(&full(1), &read_only));
+        assert!(!is_same_kind(&full(1), &ControlError::NoPool));
+    }
 }

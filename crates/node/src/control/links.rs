@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use link::LinkTrouble;
 use replica::NodeId;
 
 use super::{Control, QUERY_DEADLINE, Result};
@@ -31,7 +32,7 @@ pub struct LinkStatus {
     /// They are encrypted, and both sides authenticate.
     pub encrypted: bool,
     /// Why the last attempt to connect failed, if none has succeeded since.
-    pub trouble: Option<String>,
+    pub trouble: Option<LinkTrouble>,
     /// Cores of this node that have not responded. Links of theirs that are up are not counted.
     pub silent_cores: Vec<u16>,
 }
@@ -51,7 +52,7 @@ impl Control {
             replication.entry(node).or_default().merge(of_core);
         }
         let peers = reconciler.links().peers();
-        let mut trouble: BTreeMap<NodeId, Option<String>> =
+        let mut trouble: BTreeMap<NodeId, Option<LinkTrouble>> =
             peers.into_iter().map(|peer| (peer.id, peer.trouble)).collect();
         let encrypted = reconciler.links().are_encrypted();
         let others = self.node_names().into_iter().filter(|(node, _)| *node != reconciler.me().0);

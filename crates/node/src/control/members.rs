@@ -28,9 +28,9 @@ use crate::shard::Shard;
 const SYNC_LIMIT_MAX: u64 = 1 << 40;
 
 /// The key of the number that the next node gets. Numbers are never reused.
-pub(super) const NEXT_NODE: &str = "next-node-number";
+pub(crate) const NEXT_NODE: &str = "next-node-number";
 /// The key of the node whose vote alone counts in a cluster of two nodes without a witness.
-const PREFERRED: &str = "preferred-node";
+pub(crate) const PREFERRED: &str = "preferred-node";
 
 /// How long a change of the record's members may take.
 const MEMBERS_DEADLINE: Duration = Duration::from_secs(10);

@@ -18,7 +18,7 @@ use crate::record::{Change, delete, set};
 pub(crate) const USERS: &str = "user/";
 pub(crate) const TOKENS: &str = "api-token/";
 /// The key that exists as soon as a user has existed.
-const SET_UP: &str = "users-set-up";
+pub(crate) const SET_UP: &str = "users-set-up";
 
 /// How many users a cluster may have: some 300 bytes each, and every request looks one up.
 pub const USERS_MAX: usize = 256;

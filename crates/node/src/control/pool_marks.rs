@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use base::Instant;
 use cluster::Outcome;
-use store::{Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
+use store::{Pool, PoolId, PoolMark, VolumeId, VolumeInfo};
 
 use super::volumes::is_current;
 use super::{Beat, Control, ControlError, Fault, FaultKind, PoolStatus, Result};
@@ -175,14 +175,16 @@ impl Control {
     /// compared with the record since it was opened. If not, requests the comparison. Another pool with an
     /// old copy does not matter.
     ///
-    /// A fork continues without the record, which cannot be reached; and data in memory is always from this
-    /// life.
+    /// A fork continues without the record, which cannot be reached, unless what this node has followed of it
+    /// shows already that the pool was set back. Data in memory is always from this life.
     pub(crate) fn may_open_copy(&self, reconciler: &Reconciler, id: VolumeId) -> bool {
         let mut found = self.copies_of(id);
         found.retain(|(_, info)| is_current(reconciler, info));
         let is_unvouched =
-            |(pool, info): &(Pool, VolumeInfo)| info.kind != VolumeKind::Ram && !pool.is_vouched_for();
-        let waits = !reconciler.has_fork(id) && found.iter().any(is_unvouched);
+            |(pool, info): &&(Pool, VolumeInfo)| info.kind.is_durable() && !pool.is_vouched_for();
+        let has_fork = reconciler.has_fork(id);
+        let waits =
+            found.iter().filter(is_unvouched).any(|(pool, _)| !has_fork || is_older(reconciler, pool));
         if self.current_of(found).is_some_and(|(pool, _)| self.is_closing(&pool)) {
             return false;
         }
@@ -311,6 +313,13 @@ async fn advance_mark(
     Ok(Some(next))
 }
 
+/// Whether what this node has followed of the record shows that the pool was set back. The record may have a
+/// later mark than that.
+fn is_older(reconciler: &Reconciler, pool: &Pool) -> bool {
+    let followed = reconciler.get::<PoolMarkEntry>(&pool_mark_key(pool.id()));
+    followed.is_some_and(|(followed, _)| followed.count > pool.mark().count)
+}
+
 fn is_due(before: Marked, now: Marked) -> bool {
     let age = now.at.since(before.at);
     age >= MARK_EVERY && now.writes != before.writes
@@ -323,7 +332,7 @@ async fn writes_taken() -> u64 {
 }
 
 fn has_copies(pool: &Pool) -> bool {
-    pool.volumes().iter().any(|info| info.kind != VolumeKind::Ram)
+    pool.volumes().iter().any(|info| info.kind.is_durable())
 }
 
 fn disks_of(pool: &Pool) -> String {

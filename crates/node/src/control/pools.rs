@@ -579,3 +579,23 @@ fn failed_disk(disk: &DiskUsage) -> Option<FailedDisk> {
     let failure = disk.failure?;
     Some(FailedDisk { path: disk.path.clone(), errno: failure.error, age: rt::now().since(failure.at) })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::version_1::check;
+
+    /// What version 1 has in the node's record. Later versions must read it.
+    #[test]
+    fn an_entry_of_version_1_is_read_and_keeps_what_it_says() {
+        let id = "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf";
+        check::<PoolRecord>(
+            &json!({"name": "default", "paths": ["/var/lib/ursa/pools/default.img"], "id": id}),
+        );
+        check::<PoolRecord>(&json!({
+            "name": "fast", "paths": ["/dev/sdb", "/dev/sdc"], "id": id, "uncertain": "/dev/sdd"
+        }));
+    }
+}

@@ -10,44 +10,60 @@ use crate::copies::Refused;
 use crate::member::ClusterError;
 
 impl From<ControlError> for Refused {
+    /// Of an error without a code, the node that asked learns only that this failed; the log has the rest.
     fn from(error: ControlError) -> Refused {
-        use ControlError as E;
-        match error {
-            E::ClusterFailed(_) => Refused::NotInCluster,
-            E::NotFound { kind, name } => Refused::NotFound { kind: kind.to_owned(), name },
-            E::Exists { kind, name } => Refused::Exists { kind: kind.to_owned(), name },
-            E::ChoosePool(pools) => Refused::SeveralPools { pools },
-            E::NoPool => Refused::NoPool,
-            E::PoolClosed(pool, _) => Refused::PoolNotOpen { pool },
-            E::HasCopy { volume, .. } => Refused::HasCopy { volume },
-            E::OldCopy { volume, pool } => Refused::OldCopy { volume, pool },
-            E::Forked(volume) => Refused::Forked { volume },
-            E::ForkUnwell { volume, node } => Refused::ForkUnwell { volume, node },
-            E::SnapshotNotTaken { volume, obstacle, .. } => Refused::NoSnapshot { volume, obstacle },
-            E::SnapshotTooSlow { .. } => Refused::SnapshotTooSlow,
-            E::Busy { .. } => Refused::Busy,
-            E::Unfinished(_) => Refused::Unfinished,
-            E::Cluster(error) => of_cluster(error),
-            E::Store(error) => of_pool(error),
-            other => failed(&other),
-        }
+        Refused::of(&error).unwrap_or_else(|| {
+            let error = &error as &dyn Error;
+            tracing::warn!(error, "a request from another node failed");
+            Refused::Failed
+        })
     }
 }
 
-fn of_cluster(error: ClusterError) -> Refused {
-    match error {
-        ClusterError::Conflict(what) => Refused::Changed { what },
+impl Refused {
+    /// The code for an error, if there is one.
+    pub(super) fn of(error: &ControlError) -> Option<Refused> {
+        use ControlError as E;
+        Some(match error {
+            E::ClusterFailed(_) => Refused::NotInCluster,
+            E::NotFound { kind, name } => Refused::NotFound { kind: (*kind).to_owned(), name: name.clone() },
+            E::Exists { kind, name } => Refused::Exists { kind: (*kind).to_owned(), name: name.clone() },
+            E::ChoosePool(pools) => Refused::SeveralPools { pools: pools.clone() },
+            E::NoPool => Refused::NoPool,
+            E::PoolClosed(pool, _) => Refused::PoolNotOpen { pool: pool.clone() },
+            E::HasCopy { volume, .. } => Refused::HasCopy { volume: volume.clone() },
+            E::OldCopy { volume, pool } => Refused::OldCopy { volume: volume.clone(), pool: pool.clone() },
+            E::Forked(volume) => Refused::Forked { volume: volume.clone() },
+            E::ForkUnwell { volume, node } => Refused::ForkUnwell { volume: volume.clone(), node: *node },
+            E::SnapshotNotTaken { volume, obstacle, .. } => {
+                Refused::NoSnapshot { volume: volume.clone(), obstacle: *obstacle }
+            }
+            E::SnapshotTooSlow { .. } => Refused::SnapshotTooSlow,
+            E::Busy { .. } => Refused::Busy,
+            E::Unfinished(_) => Refused::Unfinished,
+            E::Cluster(error) => return of_cluster(error),
+            E::Store(error) => return of_pool(error),
+            _ => return None,
+        })
+    }
+}
+
+fn of_cluster(error: &ClusterError) -> Option<Refused> {
+    Some(match error {
+        ClusterError::Conflict(what) => Refused::Changed { what: what.clone() },
         ClusterError::Record(_) | ClusterError::Moving => Refused::RecordSilent,
         ClusterError::Unreached(node) | ClusterError::Unanswered { node, .. } => {
             Refused::NodeSilent { node: node.0 }
         }
-        ClusterError::Refused { node, reason } => Refused::ByNode { node: node.0, reason: Box::new(reason) },
-        other @ (ClusterError::Unreadable(_) | ClusterError::Strange(_)) => failed(&other),
-    }
+        ClusterError::Refused { node, reason } => {
+            Refused::ByNode { node: node.0, reason: Box::new(reason.clone()) }
+        }
+        ClusterError::Unreadable(_) | ClusterError::Strange(_) => return None,
+    })
 }
 
-fn of_pool(error: StoreError) -> Refused {
-    match error {
+fn of_pool(error: &StoreError) -> Option<Refused> {
+    Some(match error {
         StoreError::NoSpace { wanted, free } => Refused::NoSpace { wanted: wanted.0, free: free.0 },
         StoreError::NoMemory { wanted, free } => Refused::NoMemory { wanted: wanted.0, left: free.0 },
         StoreError::Disk { path, source: DiskError::Full } => {
@@ -56,16 +72,10 @@ fn of_pool(error: StoreError) -> Refused {
         StoreError::Disk { path, .. } => Refused::DiskFailed { path: path.display().to_string() },
         StoreError::MetadataReadOnly(_) => Refused::PoolReadOnly,
         StoreError::MetadataFull { .. } | StoreError::LuStateTooLarge(_) => Refused::MetadataFull,
-        StoreError::TooManyVolumes(volumes) => Refused::TooManyVolumes { volumes },
-        StoreError::NameTaken(name) => Refused::Exists { kind: "volume".to_owned(), name },
-        other => failed(&other),
-    }
-}
-
-/// The node that asked learns only that this failed.
-fn failed(error: &(dyn Error + 'static)) -> Refused {
-    tracing::warn!(error, "a request from another node failed");
-    Refused::Failed
+        StoreError::TooManyVolumes(volumes) => Refused::TooManyVolumes { volumes: *volumes },
+        StoreError::NameTaken(name) => Refused::Exists { kind: "volume".to_owned(), name: name.clone() },
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use proto::scsi::LuState;
-use store::{CopyOf, CopyState, MetadataState, Pool, VolumeInfo, VolumeKind};
+use store::{CopyOf, CopyState, MetadataState, Pool, VolumeInfo};
 
 use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
@@ -92,9 +92,8 @@ impl Control {
     /// Checks that closing the pool does not destroy the last copy in sync of a RAM volume.
     fn check_nothing_forgotten(&self, pool: &Pool) -> Result<()> {
         let Ok(reconciler) = self.reconciler() else { return Ok(()) };
-        let forgotten = |info: &VolumeInfo| {
-            info.kind == VolumeKind::Ram && !info.is_sole() && reconciler.is_last(info.id)
-        };
+        let forgotten =
+            |info: &VolumeInfo| !info.kind.is_durable() && !info.is_sole() && reconciler.is_last(info.id);
         match self.current_volumes(pool).into_iter().find(forgotten) {
             Some(info) => Err(ControlError::OnlyInMemory { pool: pool.name(), volume: info.name }),
             None => Ok(()),
@@ -128,7 +127,7 @@ impl Control {
     /// As [`Control::set_volumes_aside`], for some volumes of a pool that stays open.
     pub(super) async fn set_these_aside(&self, changing: &Changing, pool: &Pool, all: Vec<VolumeInfo>) {
         if let Ok(reconciler) = self.reconciler() {
-            let memory = |info: &&VolumeInfo| info.kind == VolumeKind::Ram;
+            let memory = |info: &&VolumeInfo| !info.kind.is_durable();
             let ids = all.iter().map(|info| info.id).collect();
             // Some of its copies may be being opened.
             changing.waits_for(WaitsFor::Disks(pool.paths()));

@@ -19,7 +19,7 @@ use std::time::Duration;
 use base::{ByteLen, Instant};
 use rt::sync::Semaphore;
 use serde::{Deserialize, Serialize};
-use store::{PoolId, SliceError, VolumeInfo, VolumeKind};
+use store::{PoolId, SliceError, VolumeInfo};
 
 use self::kept::{Kept, ScrubEntry, ScrubProgress};
 use self::pace::Pace;
@@ -323,7 +323,7 @@ impl Control {
 
     /// The scrubs of a volume of this pool; `None`: nothing of it is on a disk.
     pub(super) fn scrub_status(&self, pool: PoolId, info: &VolumeInfo) -> Option<ScrubStatus> {
-        if info.kind == VolumeKind::Ram {
+        if !info.kind.is_durable() {
             return None;
         }
         let entry = self.scrubs.kept.of(pool, info.id);
@@ -344,7 +344,7 @@ impl Control {
 
     /// Why this node cannot scrub a volume now.
     fn why_not_scrubbable(&self, info: &VolumeInfo) -> Option<Unscrubbable> {
-        if info.kind == VolumeKind::Ram {
+        if !info.kind.is_durable() {
             return Some(Unscrubbable::InMemory);
         }
         if Shard::current().volume(info.id).is_none() {
@@ -447,9 +447,9 @@ impl Control {
         let least = self.least_rate().await;
         let (_, info) = self.volume_named(&id.to_string()).map_err(|_| Unscrubbable::NotServed)?;
         let size = ByteLen(scrubbing.found.borrow().total);
-        let is_log = info.kind == VolumeKind::Log;
-        // What is in use of a log volume is known, and takes nearly all of the time.
-        let whole = if is_log { info.reserved } else { size };
+        let is_thin = info.kind.is_thin();
+        // What is in use of a thin volume is known, and takes nearly all of the time.
+        let whole = if is_thin { info.reserved } else { size };
         scrubbing.pace.set(Some(Pace::new(rt::now(), whole.0, (scrubbing.from, size.0))));
         let mut saved_at = rt::now();
         let mut before = 0;
@@ -471,7 +471,7 @@ impl Control {
                 let step = step?;
                 let took = rt::now().since(began);
                 let next = step.next.clamp(at + 1, len);
-                scrubbing.note_passed(if is_log { step.used } else { next - at });
+                scrubbing.note_passed(if is_thin { step.used } else { next - at });
                 self.note_step(&info, scrubbing, (slice, &step));
                 scrubbing.found.borrow_mut().done = before + next;
                 let rest = match scrubbing.is_asked_for.get() {
@@ -541,7 +541,7 @@ impl Control {
         let mut bytes = 0;
         for pool in self.open_pools().into_iter().map(|pool| pool.id()).collect::<Vec<_>>() {
             let volumes = self.pool_with(pool).map(|pool| pool.volumes()).unwrap_or_default();
-            let on_disk = volumes.iter().filter(|info| info.kind != VolumeKind::Ram);
+            let on_disk = volumes.iter().filter(|info| info.kind.is_durable());
             bytes += on_disk.map(|info| info.reserved.0).sum::<u64>();
             rt::next_turn().await;
         }
@@ -579,7 +579,7 @@ impl Control {
                 // The pool may be closed meanwhile, so no reference to it is kept.
                 let Some(info) = self.pool_with(pool).and_then(|pool| pool.volume(id)) else { return };
                 let is_here = || self.pool_of(id).is_ok_and(|current| current.id() == pool);
-                if info.kind == VolumeKind::Ram || !is_here() {
+                if !info.kind.is_durable() || !is_here() {
                     return;
                 }
                 let entry = self.scrubs.kept.of(pool, id);

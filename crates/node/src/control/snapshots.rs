@@ -2,8 +2,9 @@
 //!
 //! The cluster's record says which there are, and which copies have them (`docs/why/snapshots.md`). How one
 //! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What each node does about those that
-//! were deleted: [`tidying`].
+//! were deleted: [`tidying`]. What pools still have of those that are gone: [`leftovers`].
 
+mod leftovers;
 mod restoring;
 mod taking;
 mod tidying;
@@ -13,7 +14,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{ByteLen, ByteOffset};
+use base::{ByteLen, ByteOffset, Instant};
+use cluster::Transaction;
 use serde::{Deserialize, Serialize};
 use store::SnapshotInfo;
 
@@ -28,8 +30,8 @@ use super::tidying::TIDY_EVERY;
 use super::turns::NOTHING;
 use super::{Control, ControlError, Result};
 use crate::copies::{
-    LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry, SnapshotState, VolumeEntry, pool_number,
-    volume_key,
+    DELETED_SNAPSHOTS, DeletedSnapshot, LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry,
+    SnapshotState, VolumeEntry, pool_number, volume_key,
 };
 use crate::data::VolumeId;
 use crate::member::{ClusterError, Reconciler, json};
@@ -50,8 +52,9 @@ pub(in crate::control) struct Snapshots {
     deleting: UnderWay<VolumeId>,
     /// A look at those that are being taken or deleted.
     tidying: UnderWay<()>,
-    /// Snapshots that have come here with a pool are in the record. It says so again when a pool comes.
-    all_adopted: Cell<bool>,
+    /// When what pools here have was last compared with the record, and [`Reconciler::activations`] then.
+    /// `None`: it has to be compared at once.
+    compared: Cell<Option<(Instant, u64)>>,
     /// What is held for snapshots, by their numbers.
     held: RefCell<BTreeMap<u32, Hold>>,
 }
@@ -128,7 +131,7 @@ impl Control {
     pub async fn snapshots_here(&self) -> Result<Vec<SnapshotsHere>> {
         let cluster = self.reconciler()?.cluster();
         let mut by_volume: BTreeMap<VolumeId, Vec<Option<Vec<SnapshotInfo>>>> = BTreeMap::new();
-        for (volume, found) in on_all_cores(snapshots_of_core).await.into_iter().flatten() {
+        for (volume, found) in on_all_cores(|| snapshots_of_core(None)).await.into_iter().flatten() {
             by_volume.entry(volume).or_default().push(found);
         }
         let here = by_volume.into_iter().filter_map(|(volume, slices)| {
@@ -253,6 +256,8 @@ impl Control {
             }
             if !next.volumes.is_empty() {
                 transaction = transaction.put(&next_key, json(&next));
+            } else if entry.state == SnapshotState::Deleting {
+                transaction = remember_deleted(&reconciler, &entry, transaction);
             }
             match reconciler.commit(transaction).await {
                 Err(ClusterError::Conflict(_)) if tries < TRIES_MAX => {
@@ -308,6 +313,11 @@ pub(super) fn no_new_snapshot(reconciler: &Reconciler) -> (String, Option<cluste
     (LAST_SNAPSHOT.to_owned(), reconciler.revision_of(LAST_SNAPSHOT))
 }
 
+/// The number of the last snapshot that was begun; 0: none was.
+pub(super) fn last_snapshot(reconciler: &Reconciler) -> u32 {
+    reconciler.get(LAST_SNAPSHOT).map_or(0, |(number, _)| number)
+}
+
 /// All snapshots of the record, in the order of their numbers.
 pub(super) fn all(reconciler: &Reconciler) -> Vec<SnapshotEntry> {
     let mut all: Vec<SnapshotEntry> = reconciler.list(SNAPSHOTS);
@@ -318,6 +328,15 @@ pub(super) fn all(reconciler: &Reconciler) -> Vec<SnapshotEntry> {
 
 fn numbered(reconciler: &Reconciler, number: u32) -> Option<(SnapshotEntry, cluster::Revision)> {
     SnapshotEntry::keys(number).iter().find_map(|key| reconciler.get(key))
+}
+
+/// Adds to a transaction that the record remembers a snapshot as deleted.
+fn remember_deleted(reconciler: &Reconciler, entry: &SnapshotEntry, transaction: Transaction) -> Transaction {
+    let since = (Shard::current().config().unix_now)();
+    let deleted = DeletedSnapshot { number: entry.number, at: entry.at, since };
+    let forgotten = deleted.instead_of(reconciler.list(DELETED_SNAPSHOTS));
+    let transaction = transaction.put(&deleted.key(), json(&deleted));
+    forgotten.iter().fold(transaction, |transaction, forgotten| transaction.delete(&forgotten.key()))
 }
 
 fn named(reconciler: &Reconciler, name: &str) -> Result<SnapshotEntry> {
@@ -365,10 +384,11 @@ fn status(reconciler: &Reconciler, entry: SnapshotEntry) -> SnapshotStatus {
     SnapshotStatus { volumes: volumes.collect(), entry }
 }
 
-/// What the slices of this core have, by volume; `None`: a slice cannot say that at the moment.
-async fn snapshots_of_core() -> Vec<(VolumeId, Option<Vec<SnapshotInfo>>)> {
+/// What the slices of this core have, by volume, or those of one volume; `None`: a slice cannot say that at
+/// the moment.
+async fn snapshots_of_core(of: Option<VolumeId>) -> Vec<(VolumeId, Option<Vec<SnapshotInfo>>)> {
     let units = Shard::current().units();
-    let slices = units.iter().flat_map(|unit| {
+    let slices = units.iter().filter(|unit| of.is_none_or(|of| unit.id() == of)).flat_map(|unit| {
         let slices = unit.volume().own_slices().filter(|slice| slice.len().0 > 0);
         slices.map(move |slice| (unit.id(), Rc::clone(slice)))
     });

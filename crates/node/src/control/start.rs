@@ -310,3 +310,19 @@ impl Control {
         Ok(listeners)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::version_1::check;
+
+    /// What version 1 has in the node's record. Later versions must read it.
+    #[test]
+    fn an_entry_of_version_1_is_read_and_keeps_what_it_says() {
+        check::<NodeRecord>(&json!({
+            "id": "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "name": "server1", "starting": true
+        }));
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use proto::iscsi::target::CloseReason;
+use proto::iscsi::target_role::CloseReason;
 use rt::CoreId;
 
 use super::record_place::RecordPlace;

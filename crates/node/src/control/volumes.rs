@@ -247,9 +247,9 @@ impl Control {
             Some(CopiesStatus { entry, .. }) => VolumeInfo {
                 name: entry.name.clone(),
                 kind: entry.shape.kind,
-                compression: match entry.shape.kind {
-                    VolumeKind::Log => entry.compression.known().unwrap_or(info.compression),
-                    VolumeKind::Thick | VolumeKind::Ram => Compression::Off,
+                compression: match entry.shape.kind.is_compressible() {
+                    true => entry.compression.known().unwrap_or(info.compression),
+                    false => Compression::Off,
                 },
                 capacity: ByteLen(entry.size),
                 space: entry.space.into(),
@@ -332,16 +332,16 @@ pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen> {
 
 /// Checks whether a volume of this kind and size can have this policy.
 pub(super) fn check_space(space: SpacePolicy, kind: VolumeKind, size: ByteLen) -> Result<()> {
-    let (field, reason) = match kind {
-        VolumeKind::Log if space.reserve <= size => return Ok(()),
-        VolumeKind::Log => ("reserve", "the reserve cannot exceed the size of the volume"),
-        _ if space.when_full != WhenFull::default() => {
+    let (field, reason) = match kind.is_thin() {
+        true if space.reserve <= size => return Ok(()),
+        true => ("reserve", "the reserve cannot exceed the size of the volume"),
+        false if space.when_full != WhenFull::default() => {
             ("when_full", "only log volumes allocate space in their pool as they are written")
         }
-        _ if space.reserve.0 > 0 => {
+        false if space.reserve.0 > 0 => {
             ("reserve", "only log volumes can have one: other volumes have all of their space from the start")
         }
-        _ => return Ok(()),
+        false => return Ok(()),
     };
     Err(ControlError::Invalid { field, reason })
 }

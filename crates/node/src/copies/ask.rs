@@ -117,3 +117,24 @@ pub struct CarriedOut {
     /// The revision of the cluster's record that the executing node acts by.
     pub revision: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::copies::snapshot::SnapshotObstacle;
+    use crate::version_1::check_all;
+
+    /// What version 1 sends. Later versions must read it: add messages, and change none.
+    #[test]
+    fn messages_of_version_1_are_read_and_keep_what_they_say() {
+        let sent: Value = serde_json::from_str(include_str!("ask/version-1.json")).unwrap();
+        check_all::<Ask>(&sent["requests"]);
+        check_all::<SnapshotStep>(&sent["snapshot steps"]);
+        check_all::<Answer>(&sent["answers"]);
+        check_all::<SnapshotAnswer>(&sent["snapshot answers"]);
+        check_all::<Refused>(&sent["refusals"]);
+        check_all::<SnapshotObstacle>(&sent["snapshot obstacles"]);
+    }
+}

@@ -151,4 +151,16 @@ mod tests {
         assert_eq!(Cause::of_code("silent"), Cause::Silent);
         assert_eq!(Cause::of_code("of_a_later_version").code(), "other");
     }
+
+    /// Of version 1. A code may be added, and none may change.
+    #[test]
+    fn causes_in_the_record_keep_their_codes() {
+        let codes = "volume_created volume_adopted volume_resized copy_added new_copy restarted died silent \
+            overdue stopped maintenance copy_removed unreadable disk_failed no_space block_unrepaired \
+            disk_failing disk_silent source_failed complete caught_up alone left_behind continued_alone \
+            split_brain_resolved";
+        for code in codes.split_whitespace() {
+            assert_eq!(Cause::of_code(code).code(), code);
+        }
+    }
 }

@@ -24,9 +24,14 @@ pub const VOLUMES: &str = "volume/";
 /// The prefix of the keys of deleted volumes of which nodes still have to delete their copies.
 pub const DELETED: &str = "deleted-volume/";
 
+/// The prefix of the keys that reserve volumes' names.
+pub const VOLUME_NAMES: &str = "volume-name/";
+/// The prefix of the keys of pools' marks.
+pub const POOL_MARKS: &str = "pool-mark/";
+
 /// The key of a pool's mark: see [`PoolMarkEntry`].
 pub fn pool_mark_key(id: PoolId) -> String {
-    format!("pool-mark/{id}")
+    format!("{POOL_MARKS}{id}")
 }
 
 /// The key of a node.
@@ -53,7 +58,7 @@ pub fn volume_key(id: VolumeId) -> String {
 
 /// The key that reserves a volume's name.
 pub fn volume_name_key(name: &str) -> String {
-    format!("volume-name/{name}")
+    format!("{VOLUME_NAMES}{name}")
 }
 
 /// The key that exists until all nodes have deleted their copies of a deleted volume.
@@ -114,8 +119,7 @@ pub struct NodeEntry {
     pub witness: bool,
     /// Its present life.
     pub incarnation: u64,
-    /// The version of Ursa that it runs, or last ran. `None`: the node never started, or its version is too
-    /// old to note this.
+    /// The version of Ursa that it runs, or last ran. `None`: the node has joined, and has not started since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Whether it has the cluster's certificate authority, and so creates tokens for nodes that join.
@@ -204,6 +208,10 @@ pub struct VolumeEntry {
     /// The number of the last restore; `None`: it was never restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<u32>,
+    /// The number of the cluster's last snapshot when somebody last had it converted to thick. It had no
+    /// snapshots then, so whatever a copy has with numbers up to that one is a leftover.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots_above: Option<u32>,
 }
 
 /// A [`Compression`] in the record, and between nodes: its number in a pool's catalogue.
@@ -677,6 +685,7 @@ impl VolumeEntry {
             compression: CompressionEntry::default(),
             restoring: None,
             restored: None,
+            snapshots_above: None,
         }
     }
 }

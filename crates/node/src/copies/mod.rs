@@ -51,17 +51,17 @@ pub use self::progress::{Awaited, CopySync, KeptOut, Lasting, SyncWait};
 pub use self::refused::Refused;
 pub use self::slice::{Opening, SliceCopy};
 pub use self::snapshot::{
-    HeldVolume, LAST_SNAPSHOT, Restores, SNAPSHOT_CHANGES, SNAPSHOT_PARTS_MAX, SNAPSHOT_VOLUMES_MAX,
-    SNAPSHOTS, SNAPSHOTS_MAX, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf,
-    SnapshotState, SnapshotStep, pool_number,
+    DELETED_SNAPSHOTS, DeletedSnapshot, HeldVolume, LAST_SNAPSHOT, Restores, SNAPSHOT_CHANGES,
+    SNAPSHOT_PARTS_MAX, SNAPSHOT_VOLUMES_MAX, SNAPSHOTS, SNAPSHOTS_MAX, SnapshotAnswer, SnapshotCopy,
+    SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep, pool_number,
 };
 pub use self::split_brain::{
     FORK_EPOCHS, ForkRecord, PolicyEntry, SplitBrainPolicy, SplitEntry, alone, policy_key, split_key,
 };
 pub use self::traffic::{Traffic, sum as sum_traffic};
 pub use self::verification::{
-    DIFFERING, DifferingEntry, VERIFY_EVERY_MIN, VerificationEntry, VerificationProgress, Verified,
-    differing_key, verification_key,
+    DIFFERING, DifferingEntry, VERIFICATION_TURN, VERIFY_EVERY_MIN, VerificationEntry, VerificationProgress,
+    VerificationTurn, Verified, differing_key, verification_key,
 };
 pub use self::work::{CopyEnd, CopyWork, EndReason};
 

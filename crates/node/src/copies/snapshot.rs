@@ -14,6 +14,8 @@ pub const SNAPSHOTS: &str = "snapshot/";
 pub const SNAPSHOT_CHANGES: &str = "snapshot-change/";
 /// The key of the number of the last snapshot that was begun.
 pub const LAST_SNAPSHOT: &str = "last-snapshot";
+/// The prefix of the keys of snapshots that are gone from all copies that the record named.
+pub const DELETED_SNAPSHOTS: &str = "deleted-snapshot/";
 
 /// How many snapshots a cluster has at most. With two copies each, their entries take 2 MiB of the record.
 pub const SNAPSHOTS_MAX: usize = 4096;
@@ -23,6 +25,11 @@ pub const SNAPSHOTS_MAX: usize = 4096;
 pub const SNAPSHOT_PARTS_MAX: usize = 16_384;
 /// How many volumes a snapshot has at most.
 pub const SNAPSHOT_VOLUMES_MAX: usize = 128;
+/// How many deleted snapshots the record remembers. They take 0.4 MiB of it.
+pub const DELETED_SNAPSHOTS_MAX: usize = 4096;
+/// How many of them one change forgets at most. Several nodes may add some at the same time, so there may be
+/// a few too many.
+const FORGOTTEN_MAX: usize = 8;
 
 /// A snapshot of a set of volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,6 +214,38 @@ impl SnapshotEntry {
         let mut there = of.copies.iter().filter(|copy| copy.is_of(volume));
         let mut stay = of.copies.iter().filter(|copy| copy.stays(volume));
         there.any(|copy| copy.node == node) && stay.all(|copy| copy.node == node)
+    }
+}
+
+/// A snapshot that was deleted or undone, and that no copy has any more. A pool that was set back, or was
+/// nowhere at that time, may still have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeletedSnapshot {
+    /// Its number.
+    pub number: u32,
+    /// When it was begun, as in the entry that it had. If the record is set back, its number may be given to
+    /// another one.
+    pub at: u64,
+    /// When the last copy confirmed that it is gone, in seconds since 1970, by the clock of its node.
+    pub since: u64,
+}
+
+impl DeletedSnapshot {
+    /// Its key.
+    pub fn key(&self) -> String {
+        format!("{DELETED_SNAPSHOTS}{:010}", self.number)
+    }
+
+    /// Those of `known` that the record forgets when it remembers this one: those that were deleted first.
+    pub fn instead_of(&self, mut known: Vec<DeletedSnapshot>) -> Vec<DeletedSnapshot> {
+        // Their keys differ.
+        known.retain(|other| other.number != self.number);
+        let too_many = (known.len() + 1).saturating_sub(DELETED_SNAPSHOTS_MAX);
+        if too_many > 0 {
+            known.sort_unstable_by_key(|deleted| (deleted.since, deleted.number));
+        }
+        known.truncate(too_many.min(FORGOTTEN_MAX));
+        known
     }
 }
 
@@ -438,6 +477,25 @@ mod tests {
         let rest = rest.without(|_, copy| copy.made == 4);
         assert_eq!(rest.volumes, [of("a", &[(2, 1)])]);
         assert!(rest.without(|_, copy| copy.node == 2).volumes.is_empty());
+    }
+
+    /// Not those with the lowest numbers: some snapshots are kept for long.
+    #[test]
+    fn the_snapshots_that_were_deleted_first_are_forgotten() {
+        let deleted = |number: u32, since: u64| DeletedSnapshot { number, at: 0, since };
+        let mut known: Vec<DeletedSnapshot> =
+            (2..=DELETED_SNAPSHOTS_MAX as u32).map(|number| deleted(number, u64::from(number))).collect();
+        let last = deleted(1, 9000);
+        assert_eq!(last.key(), "deleted-snapshot/0000000001");
+        assert!(!last.key().starts_with(SNAPSHOTS) && !last.key().starts_with(SNAPSHOT_CHANGES));
+        assert!(last.instead_of(known.clone()).is_empty());
+        known.push(last);
+        let one_more = deleted(5000, 9001);
+        assert_eq!(one_more.instead_of(known.clone()), [deleted(2, 2)]);
+        // Its number was used before.
+        assert!(deleted(2, 9001).instead_of(known.clone()).is_empty());
+        known.extend((6000..6100).map(|number| deleted(number, 8000)));
+        assert_eq!(one_more.instead_of(known).len(), FORGOTTEN_MAX);
     }
 
     #[test]

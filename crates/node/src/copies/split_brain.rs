@@ -16,6 +16,9 @@ pub const POLICIES: &str = "split-brain-policy/";
 /// The prefix of the keys of volumes that have a split brain, or had one, in the cluster's record.
 pub const SPLITS: &str = "split/";
 
+/// The prefix of the keys of forks that never took effect, in the cluster's record.
+pub const VOID_FORKS: &str = "void-fork/";
+
 /// The key of a volume's split-brain policy in the cluster's record.
 ///
 /// It is absent if nobody has ever chosen one.
@@ -31,7 +34,7 @@ pub fn split_key(id: VolumeId) -> String {
 /// The key under which the cluster's record says that a node did not continue alone with a volume, though the
 /// node's own record may say that it does.
 pub fn void_key(id: VolumeId) -> String {
-    format!("void-fork/{id}")
+    format!("{VOID_FORKS}{id}")
 }
 
 /// What a node does with a volume when it can reach neither the other node nor the record: the split-brain
@@ -138,4 +141,21 @@ pub fn alone(config: &Config, me: Slot, life: Incarnation, epoch: Epoch, revisio
         copies[slot.index()] = Some(CopyState { standing, ..copy });
     }
     Config::recorded(epoch, revision, copies)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::version_1::check;
+
+    /// What version 1 has in the node's record. Later versions must read it.
+    #[test]
+    fn an_entry_of_version_1_is_read_and_keeps_what_it_says() {
+        check::<ForkRecord>(&json!({
+            "volume": "00000000000000000000000000000001", "made": 1, "parent": 7, "epoch": 4294967303_u64,
+            "without": 2, "life": 3, "at": 1790000400, "split": true
+        }));
+    }
 }

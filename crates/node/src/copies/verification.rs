@@ -15,12 +15,17 @@ pub const VERIFY_EVERY_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
 /// The shortest interval that can be set.
 pub const VERIFY_EVERY_MIN: Duration = Duration::from_secs(3_600);
 
+/// The key of the turn: which node compares by schedule. There is one turn in the cluster.
+pub const VERIFICATION_TURN: &str = "verification-turn";
+
+/// The prefix of the keys of volumes' verifications.
+pub const VERIFICATIONS: &str = "verification/";
 /// The prefix of the keys of volumes whose copies differ.
 pub const DIFFERING: &str = "differing-copies/";
 
 /// The key of a volume's verifications.
 pub fn verification_key(id: VolumeId) -> String {
-    format!("verification/{id}")
+    format!("{VERIFICATIONS}{id}")
 }
 
 /// The key that exists while copies of a volume are known to differ.
@@ -70,6 +75,17 @@ pub struct VerificationProgress {
     pub unchecked: u64,
     /// The nodes whose copies took part in all of that.
     pub nodes: BTreeSet<u16>,
+}
+
+/// The node that has the turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerificationTurn {
+    /// Its number.
+    pub node: u16,
+    /// The life of this node.
+    pub life: u64,
+    /// The identity of the volume that it compares.
+    pub volume: String,
 }
 
 /// A volume whose copies differ.

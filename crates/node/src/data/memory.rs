@@ -1,6 +1,6 @@
 //! How much memory an operation needs.
 
-use proto::scsi::BlockOp;
+use proto::block::BlockOp;
 
 use super::{STEP_BYTES, Volume};
 

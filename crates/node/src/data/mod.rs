@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Buf, ByteLen, ByteOffset, Chain, Instant, Lba, LbaRange};
-use proto::scsi::{BlockDone, BlockError, BlockOp};
+use proto::block::{BlockDone, BlockError, BlockOp};
 use rt::{CoreId, Durability};
 pub use store::VolumeId;
 use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe, WhenFull};
@@ -371,8 +371,8 @@ impl Volume {
         let _taken = self.take(range).await?;
         let mut at = 0;
         for step in self.steps(range) {
-            let came = word().await?;
             let found = self.read(step, ClaimRole::Holder).await?;
+            let came = word().await?;
             let mut result = Buf::uncleared(found.len());
             found.copy_to(&mut result);
             let data = data.slice(at..at + found.len());

@@ -1,7 +1,7 @@
 //! Operations that read blocks and change none: VERIFY and GET LBA STATUS.
 
 use base::{BlockCount, ByteLen, Chain, Lba, LbaRange};
-use proto::scsi::{BlockDone, BlockError, Provisioning};
+use proto::block::{BlockDone, BlockError, Provisioning};
 use store::Piece;
 
 use super::{ClaimRole, Volume};

@@ -207,7 +207,7 @@ impl Slice {
                 let len = ByteLen(data.len() as u64);
                 match role {
                     ClaimRole::Ordinary => copy.write(came, offset, len, Payload::Data(data)).await,
-                    ClaimRole::Holder => copy.write_locked(offset, len, Payload::Data(data)).await,
+                    ClaimRole::Holder => copy.write_locked(came, offset, len, Payload::Data(data)).await,
                 }
             }
         }

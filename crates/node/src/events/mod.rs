@@ -7,6 +7,7 @@
 //! a reader takes events. Lives on core 0.
 
 pub mod code;
+pub mod condition;
 mod look;
 
 use std::cell::{Cell, RefCell};

@@ -91,13 +91,11 @@ impl Slot {
             (Slot::Blank | Slot::Broken(_) | Slot::Damaged, missing) => {
                 Some((RecordDamage::Content, missing))
             }
-            (Slot::Unreadable(_, error), missing) => Some((RecordDamage::Unreadable(cause(error)), missing)),
+            (Slot::Unreadable(_, error), missing) => {
+                Some((RecordDamage::Unreadable { errno: error.errno() }, missing))
+            }
         }
     }
-}
-
-fn cause(error: &DiskError) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// The record in force.
@@ -175,8 +173,11 @@ pub struct RecordFault {
 pub enum RecordDamage {
     /// What the disk returned is not a record.
     Content,
-    /// The disk failed to read it, with this error.
-    Unreadable(String),
+    /// The disk failed to read it.
+    Unreadable {
+        /// The system's error number.
+        errno: i32,
+    },
 }
 
 /// What the record in force may miss.

@@ -314,7 +314,7 @@ fn a_copy_that_cannot_be_read_does_not_stop_the_node() {
                     _ => None,
                 });
                 let fault = fault.unwrap_or_else(|| panic!("{said:?}"));
-                assert!(matches!(fault.damage, RecordDamage::Unreadable(_)), "{fault:?}");
+                assert!(matches!(fault.damage, RecordDamage::Unreadable { errno: 5 }), "{fault:?}");
                 if is_writable {
                     continue;
                 }

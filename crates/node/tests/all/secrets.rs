@@ -4,7 +4,7 @@ use initiator::{Chap, Credentials, Lun, Options, Session, discover};
 use node::Config;
 use node::access::{ChapSecret, HostGroup, HostName};
 use node::control::{MapSpec, TargetChange, TargetSpec};
-use proto::iscsi::target::TargetRecord;
+use proto::iscsi::target_role::TargetRecord;
 
 use crate::rig::{Rig, Shape, TARGET, log_in, named};
 use crate::seeds::each_seed;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use base::{BlockCount, BlockSize, ByteLen, Lba};
 use initiator::{Lun, Session};
 use node::control::{
-    CHANGE_DEADLINE, Control, ControlError, EndedJob, JobOutcome, MapSpec, NewVolume, NotOpen, TURN_DEADLINE,
-    TargetSpec, WaitsFor, Work,
+    CHANGE_DEADLINE, Control, ControlError, Doing, EndedJob, EndedWork, JobOutcome, MapSpec, NewVolume,
+    NotOpen, TURN_DEADLINE, TargetSpec, WaitsFor, Work,
 };
 use node::{Config, Handle};
 use rt::sim::{DiskLatency, NodeStatus};
@@ -205,8 +205,11 @@ fn a_volume_created_on_a_hanging_disk_exists_when_the_disk_responds() {
         assert_eq!(late.maps, [(TARGET.to_owned(), 7, "any".to_owned())]);
         // A caller whose change was unfinished can learn how it ended.
         let ended = rig.control(|control| async move { control.ended_jobs() });
-        let is_done =
-            |job: &EndedJob| job.subject == "creating volume \"late\"" && job.outcome == JobOutcome::Done;
+        let is_done = |job: &EndedJob| {
+            let creates =
+                matches!(job.work, EndedWork::Change { doing: Doing::MakeVolume, failure: None, .. });
+            creates && job.subject == "late" && job.outcome == JobOutcome::Done
+        };
         let done: Vec<_> = ended.iter().map(|(_, job)| job).filter(|job| is_done(job)).collect();
         assert_eq!(done.len(), 1, "{ended:?}");
         assert!(done[0].took.is_some_and(|took| took > CHANGE_DEADLINE), "{done:?}");

@@ -20,7 +20,7 @@ use store::VolumeKind;
 
 use super::forks::record_node;
 use super::full_disks::{self, FILE};
-use super::given_up::IO_PROCESS_TERMINATED;
+use super::given_up::{BECOMES_ACCESSIBLE, IO_PROCESS_TERMINATED};
 use super::{Cluster, History, LUN, SIZE, block, check_all, log_in, read, watcher, write};
 use crate::rig::{DISK, MIB, POOL};
 use crate::seeds::each_seed;
@@ -400,6 +400,45 @@ fn a_range_is_not_given_back_before_its_write_is_settled() {
         cluster.world.run_for(ms(3000));
         cluster.wait_until_all_serve();
         assert_eq!(cluster.read_block(0, 0), 3, "seed {seed}");
+    });
+}
+
+/// An exchange waits for its range until the one before has ended. If its disk then takes long to read, the
+/// host may use another path by the time that the exchange could write.
+#[test]
+fn an_exchange_that_waited_too_long_writes_nothing() {
+    let ms = Duration::from_millis;
+    let exchanged = |seed, reads: Duration| {
+        let cluster = Cluster::new(seed, 2, 1);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let (host, portal) = (cluster.client("host"), cluster.portal(0));
+        let session = cluster.world.block_on(host, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            write(&session, 0, 1).await.unwrap();
+            session
+        });
+        // No copy leaves meanwhile.
+        (0..2).for_each(|node| cluster.record.begin(record_node(node), Fault::Unreachable));
+        let hang = DiskLatency { write: ms(4000)..ms(4001), ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[1], DISK, hang);
+        let exchanged = [(1, 2), (2, 3)].map(|(old, new)| {
+            let session = Rc::clone(&session);
+            let send = move || async move { exchange(&session, 0, old, new).await };
+            let exchanged = cluster.world.spawn_on(host, CoreId(0), send);
+            cluster.world.run_for(ms(50));
+            exchanged
+        });
+        for server in &cluster.servers {
+            let slow = DiskLatency { read: reads..reads + ms(1), ..DiskLatency::default() };
+            cluster.world.set_disk_latency(*server, DISK, slow);
+        }
+        let [first, second] = exchanged.map(|answer| cluster.world.wait_for(answer).expect("it is there"));
+        first.unwrap();
+        (second.map_err(|error| error.sense()), cluster.read_block(0, 0))
+    };
+    each_seed(3, |seed| {
+        assert_eq!(exchanged(seed, ms(1)), (Ok(()), 3), "it waits for its range for four seconds");
+        assert_eq!(exchanged(seed, ms(1500)), (Err(Some(BECOMES_ACCESSIBLE)), 2));
     });
 }
 

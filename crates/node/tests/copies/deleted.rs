@@ -130,7 +130,7 @@ fn copies_unknown_to_the_record_are_kept_and_shown_as_unusable() {
     cluster.add_volume(VolumeKind::Thick, 2);
     cluster.world.crash(cluster.servers[1]);
     cluster.delete(0);
-    // As if the record were an older version's, or set back.
+    // As if the record had been set back.
     cluster.control(0, |control| async move {
         let reconciler = control.reconciler().unwrap();
         let deleted = reconciler.list::<DeletedVolume>("deleted-volume/").remove(0);

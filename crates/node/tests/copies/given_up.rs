@@ -13,7 +13,7 @@ use super::*;
 
 pub(super) const IO_PROCESS_TERMINATED: (u8, u16) = (0x0b, 0x0006);
 /// NOT READY, LOGICAL UNIT NOT ACCESSIBLE, ASYMMETRIC ACCESS STATE TRANSITION.
-const BECOMES_ACCESSIBLE: (u8, u16) = (0x02, 0x040a);
+pub(super) const BECOMES_ACCESSIBLE: (u8, u16) = (0x02, 0x040a);
 
 /// Two nodes that reach neither each other nor the record, so neither continues without the other. The second
 /// one has given up a write.

@@ -4,11 +4,11 @@
 use cluster::memory::Fault;
 use node::control::{ControlError, FaultKind, NotServed};
 use rt::sim::{DiskFaults, DiskImage};
-use store::CopyState;
+use store::{CopyState, MetadataState};
 
 use super::bad_blocks::without_list;
 use super::failed_disks::readiness_of;
-use super::forks::record_node;
+use super::forks::{A, B, GOES_ON, record_node};
 use super::*;
 
 /// Written before the image is taken, while the pool counts, and while the other node is alone.
@@ -269,41 +269,58 @@ fn a_pool_that_was_set_back_is_reported() {
     assert!(!cluster.says_pool_set_back(1), "it is over");
 }
 
+/// A pool with a large disk, which has the volume, and a small one.
+const OF_TWO: &str = "of-two";
+const LARGE: (&str, u64) = ("/dev/large", 64 * MIB);
+const SMALL: (&str, u64) = ("/dev/small", 4 * MIB);
+
+/// Two nodes with such pools, and a volume with two copies in them.
+fn on_two_disks(seed: u64) -> Cluster {
+    let cluster = Cluster::new(seed, 2, 2);
+    for (index, server) in cluster.servers.iter().enumerate() {
+        [LARGE, SMALL].iter().for_each(|(disk, size)| cluster.world.add_disk(*server, disk, *size, 512));
+        cluster.control(index, |control| async move {
+            let disk = |(disk, _): (&str, u64)| NewDisk { path: disk.into(), create: None, reserve: false };
+            let disks = [LARGE, SMALL].map(disk).into();
+            control.create_pool(PoolSpec { name: OF_TWO.into(), disks, wipe: false }).await.unwrap();
+        });
+    }
+    cluster.control(0, |control| async move {
+        let new = node::control::NewVolume {
+            copies: Some(Placement::Count(2)),
+            ..new_volume(OF_TWO, Shape::thick())
+        };
+        control.create_volume(new).await.unwrap();
+        map(&control, Shape::thick().name, 0).await.unwrap();
+    });
+    cluster.wait_until_all_serve();
+    cluster.fill(0, BLOCKS, BEFORE);
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster
+}
+
+/// Starts the second node, whose small disk takes no superblocks from when the pool is open. The pool is
+/// compared with the record after that.
+fn start_without_superblocks(cluster: &Cluster) {
+    const SUPERBLOCKS: std::ops::Range<u64> = 0..8192;
+    cluster.record.begin(record_node(1), Fault::Unreachable);
+    cluster.start(1);
+    let faults = DiskFaults::default().with_unwritable(SUPERBLOCKS);
+    cluster.world.set_disk_faults(cluster.servers[1], SMALL.0, faults);
+    cluster.record.end(record_node(1), Fault::Unreachable);
+}
+
 /// The mark that a pool was set back cannot be written to one of its disks, so that its metadata still
 /// describes its copies as they were.
 ///
 /// None of these is used, although no other copy is there.
 #[test]
 fn a_pool_that_was_set_back_and_takes_no_changes_is_not_used() {
-    const OF_TWO: &str = "of-two";
-    // The volume is on the large one.
-    const DISKS: [(&str, u64); 2] = [("/dev/large", 64 * MIB), ("/dev/small", 4 * MIB)];
-    const SUPERBLOCKS: std::ops::Range<u64> = 0..8192;
     each_seed(3, |seed| {
-        let cluster = Cluster::new(seed, 2, 2);
-        for (index, server) in cluster.servers.iter().enumerate() {
-            DISKS.iter().for_each(|(disk, size)| cluster.world.add_disk(*server, disk, *size, 512));
-            cluster.control(index, |control| async move {
-                let disk =
-                    |(disk, _): (&str, u64)| NewDisk { path: disk.into(), create: None, reserve: false };
-                let disks = DISKS.map(disk).into();
-                control.create_pool(PoolSpec { name: OF_TWO.into(), disks, wipe: false }).await.unwrap();
-            });
-        }
-        cluster.control(0, |control| async move {
-            let new = node::control::NewVolume {
-                copies: Some(Placement::Count(2)),
-                ..new_volume(OF_TWO, Shape::thick())
-            };
-            control.create_volume(new).await.unwrap();
-            map(&control, Shape::thick().name, 0).await.unwrap();
-        });
-        cluster.wait_until_all_serve();
-        cluster.fill(0, BLOCKS, BEFORE);
-        cluster.world.run_for(Duration::from_secs(10));
+        let cluster = on_two_disks(seed);
         let server = cluster.servers[1];
         cluster.world.crash(server);
-        let yesterday = DISKS.map(|(disk, _)| (disk, cluster.world.disk_image(server, disk)));
+        let yesterday = [LARGE, SMALL].map(|(disk, _)| (disk, cluster.world.disk_image(server, disk)));
         cluster.start(1);
         cluster.wait_until_in_sync(0, 2);
         cluster.fill(1, BLOCKS, AFTER);
@@ -313,23 +330,86 @@ fn a_pool_that_was_set_back_and_takes_no_changes_is_not_used() {
             cluster.world.remove_disk(server, disk);
             cluster.world.put_disk(server, disk, image);
         }
-        // The pool is open when the disk begins to fail, and is compared with the record after that.
-        cluster.record.begin(record_node(1), Fault::Unreachable);
-        cluster.start(1);
-        let (small, _) = DISKS[1];
-        let faults = DiskFaults::default().with_unwritable(SUPERBLOCKS);
-        cluster.world.set_disk_faults(server, small, faults);
-        cluster.record.end(record_node(1), Fault::Unreachable);
+        start_without_superblocks(&cluster);
         cluster.world.run_for(Duration::from_secs(10));
         let serves = |index| cluster.shown(index).is_some_and(|volume| volume.serving);
         assert!(!serves(1), "what it holds is older");
-        cluster.world.set_disk_faults(server, small, DiskFaults::default());
+        cluster.world.set_disk_faults(server, SMALL.0, DiskFaults::default());
         cluster.control(1, |control| async move { control.reopen_pool(OF_TWO).await.unwrap() });
         cluster.start(0);
         cluster.wait_until_in_sync(0, 2);
         cluster.wait_until_all_serve();
         for index in [0, 1] {
             assert_eq!(cluster.holds(index, BLOCKS), [AFTER], "through node {}", index + 1);
+        }
+    });
+}
+
+/// The pool was not set back, but cannot store its next mark. Its copies may be the only ones: they are
+/// served, and the pool says that it takes no changes.
+#[test]
+fn a_pool_whose_mark_cannot_be_written_serves_its_copies() {
+    each_seed(3, |seed| {
+        let cluster = on_two_disks(seed);
+        cluster.servers.iter().for_each(|server| cluster.world.crash(*server));
+        start_without_superblocks(&cluster);
+        cluster.wait_until("it is served", || cluster.shown(1).is_some_and(|volume| volume.serving));
+        assert_eq!(cluster.holds(1, BLOCKS), [BEFORE]);
+        assert!(!cluster.says_pool_set_back(1));
+        let metadata = || {
+            let status = cluster.control(1, |control| async move { control.pool(OF_TWO).unwrap() });
+            status.state.expect("it is open").metadata
+        };
+        assert_eq!(metadata(), MetadataState::Failed);
+        cluster.fill(1, FEW, ALONE);
+        // When it can be written it counts again, and nobody takes it for an older one.
+        cluster.world.set_disk_faults(cluster.servers[1], SMALL.0, DiskFaults::default());
+        cluster.control(1, |control| async move { control.reopen_pool(OF_TWO).await.unwrap() });
+        cluster.start(0);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        assert_eq!(metadata(), MetadataState::Writable);
+        for index in [0, 1] {
+            assert_eq!(cluster.holds(index, BLOCKS), [BEFORE], "through node {}", index + 1);
+            assert_eq!(cluster.holds(index, FEW), [ALONE], "through node {}", index + 1);
+        }
+        assert!(!cluster.says_pool_set_back(1));
+    });
+}
+
+/// The second node has continued alone, and its disk is set back while it is down. It cannot ask the record,
+/// but has followed it far enough to know. Otherwise it would serve what hosts have overwritten, and the
+/// first node would resync from that.
+#[test]
+fn a_node_does_not_continue_alone_with_a_disk_that_was_set_back_since() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::of_two(seed);
+        cluster.fill(A, BLOCKS, BEFORE);
+        cluster.world.run_for(Duration::from_secs(10));
+        cluster.world.crash(cluster.servers[B]);
+        let yesterday = cluster.image(B);
+        cluster.start(B);
+        cluster.wait_until_in_sync(A, 2);
+        cluster.fill(B, BLOCKS, AFTER);
+        cluster.world.run_for(Duration::from_secs(20));
+        cluster.lose_a();
+        cluster.world.run_for(GOES_ON);
+        assert!(cluster.serves(B) && cluster.fork(B).is_some());
+        cluster.fill(B, FEW, ALONE);
+        cluster.world.crash(cluster.servers[B]);
+        cluster.put_back(B, yesterday);
+        cluster.start(B);
+        cluster.world.run_for(GOES_ON * 2);
+        assert!(!cluster.serves(B), "hosts have seen newer data");
+        cluster.return_a();
+        cluster.wait_until("it says so", || cluster.says_pool_set_back(B));
+        cluster.world.run_for(GOES_ON * 2);
+        assert!(!cluster.serves(A) && !cluster.serves(B), "nobody has what was written alone");
+        // An administrator accepts what is left.
+        cluster.control(B, |control| async move { control.accept_older(POOL).await.map(drop).unwrap() });
+        cluster.wait_until_one();
+        for index in [A, B] {
+            assert_eq!(cluster.holds(index, BLOCKS), [BEFORE], "through node {}", index + 1);
         }
     });
 }

@@ -8,8 +8,8 @@ use super::*;
 use base::{ByteLen, ByteOffset};
 use node::control::{ControlError, SnapshotSpec, SnapshotStatus};
 use node::copies::{
-    LAST_SNAPSHOT, Refused, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState,
-    SnapshotStep,
+    DELETED_SNAPSHOTS, DeletedSnapshot, LAST_SNAPSHOT, Refused, SnapshotCopy, SnapshotEntry,
+    SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep,
 };
 use node::member::{ClusterError, Reconciler, json};
 use rt::sim::DiskLatency;
@@ -19,6 +19,36 @@ const OTHER: &str = "logs";
 const OTHER_LUN: Lun = Lun(1);
 
 impl Cluster {
+    /// Two nodes, the first of which has the sole copy of a log volume.
+    fn with_sole_log() -> Cluster {
+        let cluster = Cluster::new(1, 2, 1);
+        cluster.control(0, |control| async move {
+            let new = new_volume(POOL, Shape { kind: VolumeKind::Log, ..Shape::thick() });
+            let copies = Some(Placement::Count(1));
+            control.create_volume(node::control::NewVolume { copies, ..new }).await.unwrap();
+        });
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster
+    }
+
+    /// Exports the first node's pool.
+    fn export_first(&self) {
+        self.control(0, |control| async move { control.export_pool(POOL).await.unwrap() });
+        self.world.run_for(Duration::from_secs(2));
+    }
+
+    /// Imports on the second node the pool that the first one has exported.
+    fn import_on_second(&self) {
+        let (image, moved) = (self.image(0), "/dev/moved");
+        self.world.put_disk(self.servers[1], moved, image);
+        self.control(1, move |control| async move {
+            let (paths, name) = (vec![moved.into()], Some("moved".into()));
+            let spec = node::control::ImportSpec { paths, name, force: false };
+            control.import_pool(spec).await.map(drop).unwrap();
+        });
+        self.world.run_for(Duration::from_secs(5));
+    }
+
     /// Adds a second log volume with copies on all nodes.
     fn add_other_volume(&self) {
         let shape = Shape { name: OTHER, kind: VolumeKind::Log, ..Shape::thick() };
@@ -495,30 +525,91 @@ fn what_cannot_have_snapshots_is_refused_and_what_has_some_stays() {
 
 #[test]
 fn snapshots_move_with_the_pool_of_a_sole_copy() {
-    let cluster = Cluster::new(1, 2, 1);
-    cluster.control(0, |control| async move {
-        let new = new_volume(POOL, Shape { kind: VolumeKind::Log, ..Shape::thick() });
-        let copies = Some(Placement::Count(1));
-        control.create_volume(node::control::NewVolume { copies, ..new }).await.unwrap();
-    });
-    cluster.world.run_for(Duration::from_secs(3));
+    let cluster = Cluster::with_sole_log();
     assert_eq!(has(&cluster.take(1, &[NAME], "first").unwrap()), [true]);
-    cluster.control(0, |control| async move { control.export_pool(POOL).await.unwrap() });
-    cluster.world.run_for(Duration::from_secs(2));
+    cluster.export_first();
     assert_eq!(cluster.snapshots(1).len(), 1, "its pool is elsewhere");
-    let (image, moved) = (cluster.image(0), "/dev/moved");
-    cluster.world.put_disk(cluster.servers[1], moved, image);
-    cluster.control(1, move |control| async move {
-        let (paths, name) = (vec![moved.into()], Some("moved".into()));
-        control.import_pool(node::control::ImportSpec { paths, name, force: false }).await.map(drop).unwrap();
-    });
-    cluster.world.run_for(Duration::from_secs(5));
+    cluster.import_on_second();
     let status = cluster.control(0, |control| async move { control.snapshot("first").unwrap() });
     assert_eq!(status.volumes[0].copies, [(2, true)]);
     assert_eq!(cluster.snapshot_block(1, "first", NAME), 0);
     cluster.delete_snapshot(0, "first").unwrap();
     cluster.world.run_for(Duration::from_secs(5));
     assert_eq!((cluster.snapshots_in_pool(1), cluster.snapshots(0)), (0, vec![]));
+}
+
+#[test]
+fn a_snapshot_that_was_deleted_while_its_pool_was_nowhere_is_gone_when_the_pool_is_back() {
+    let cluster = Cluster::with_sole_log();
+    for name in ["deleted", "kept"] {
+        cluster.take(0, &[NAME], name).unwrap();
+    }
+    cluster.export_first();
+    cluster.delete_snapshot(1, "deleted").unwrap();
+    cluster.world.run_for(Duration::from_secs(5));
+    let kept = [("kept".to_owned(), SnapshotState::Complete)];
+    assert_eq!(cluster.snapshots(1), kept, "nobody waits for the pool");
+    cluster.import_on_second();
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!((cluster.snapshots(1), cluster.snapshots_in_pool(1)), (kept.into(), 1));
+    assert_eq!(cluster.snapshot_block(1, "kept", NAME), 0);
+}
+
+#[test]
+fn a_pool_that_was_set_back_does_not_keep_snapshots_that_were_deleted() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.fill(0, 0..64, 1);
+    for name in ["deleted", "kept"] {
+        assert_eq!(has(&cluster.take(0, &[NAME], name).unwrap()), [true, true]);
+    }
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.world.crash(cluster.servers[1]);
+    let yesterday = cluster.image(1);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    let in_pools = || (cluster.snapshots_in_pool(0), cluster.snapshots_in_pool(1));
+    assert_eq!(in_pools(), (2, 2));
+    cluster.delete_snapshot(0, "deleted").unwrap();
+    cluster.fill(1, 0..64, 2);
+    cluster.world.run_for(Duration::from_secs(20));
+    assert_eq!(in_pools(), (1, 1));
+    cluster.world.crash(cluster.servers[1]);
+    cluster.fill(0, 64..70, 3);
+    cluster.put_back(1, yesterday);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.world.run_for(Duration::from_secs(30));
+    assert_eq!(in_pools(), (1, 1));
+    let kept = cluster.control(0, |control| async move { control.snapshot("kept").unwrap() });
+    assert_eq!(has(&kept), [true, true]);
+}
+
+/// A record that was set back may not know a snapshot that exists.
+#[test]
+fn a_snapshot_that_the_record_does_not_know_stays_until_its_volume_becomes_thick() {
+    let cluster = Cluster::with_sole_log();
+    cluster.take(0, &[NAME], "first").unwrap();
+    cluster.export_first();
+    cluster.delete_snapshot(1, "first").unwrap();
+    cluster.world.run_for(Duration::from_secs(5));
+    cluster.control(1, |control| async move {
+        let reconciler = control.reconciler().unwrap();
+        let known: Vec<DeletedSnapshot> = reconciler.list(DELETED_SNAPSHOTS);
+        assert_eq!(known.iter().map(|deleted| deleted.number).collect::<Vec<u32>>(), [1]);
+        let transaction = Reconciler::transaction().delete(&known[0].key());
+        reconciler.commit(transaction).await.unwrap();
+    });
+    cluster.import_on_second();
+    cluster.world.run_for(Duration::from_secs(30));
+    assert_eq!((cluster.snapshots(1), cluster.snapshots_in_pool(1)), (vec![], 1));
+    let kinds = || cluster.control(1, |control| async move { control.kinds_of_copy(NAME).unwrap() });
+    cluster.control(1, |control| async move {
+        control.convert_volume(NAME, VolumeKind::Thick).await.map(drop).unwrap();
+    });
+    let is_thick = || kinds() == (VolumeKind::Thick, None);
+    assert!(cluster.world.run_until(is_thick, Duration::from_secs(60)), "{:?}", kinds());
 }
 
 /// A disk that is slow makes hosts wait, but not for longer than the limit.

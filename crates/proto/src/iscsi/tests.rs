@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::initiator::{
     self, Command, CommandResult, Connection, Identity, LoginOptions, TaskId, Transfer, Wish,
 };
-use super::target::{
+use super::target_role::{
     Authorization, ConnectionId, Event, Login, LoginEvent, Session, SessionConfig, TargetRecord,
 };
 use super::wire::{Residual, ServiceResponse};
@@ -31,7 +31,7 @@ struct Pair {
     to_initiator: VecDeque<u8>,
     memory: Vec<u8>,
     /// Responses that the unit has not returned yet.
-    slow: Vec<(super::target::CommandId, Outcome)>,
+    slow: Vec<(super::target_role::CommandId, Outcome)>,
     rng: Rng,
     done: BTreeMap<TaskId, CommandResult>,
     in_place: usize,
@@ -143,7 +143,7 @@ impl Pair {
     }
 }
 
-fn join(session: &mut Session, login: super::target::LoginOutcome) {
+fn join(session: &mut Session, login: super::target_role::LoginOutcome) {
     assert_eq!(session.expect_connection(CID), Ok(CONNECTION));
     assert!(session.add_connection(CONNECTION, login.negotiated, login.stat_sn, login.exp_cmd_sn, NOW));
 }
@@ -155,7 +155,7 @@ fn cut(wire: &mut VecDeque<u8>, rng: &mut Rng) -> Vec<u8> {
     wire.drain(..len).collect()
 }
 
-fn log_in(wish: Wish, target: Option<String>) -> (initiator::LoginOutcome, super::target::LoginOutcome) {
+fn log_in(wish: Wish, target: Option<String>) -> (initiator::LoginOutcome, super::target_role::LoginOutcome) {
     let identity = Identity {
         initiator: "iqn.2026-01.org.ursa:client".into(),
         target,

@@ -2,7 +2,8 @@
 //! much of it there is.
 
 use super::operations::{Access, Operation, unready};
-use super::{LogicalUnit, LuConfig, Outcome, Request, Sense, Space, Step, Thresholds, commands};
+use super::{LogicalUnit, LuConfig, Outcome, Request, Sense, Step, Thresholds, commands};
+use crate::block::Space;
 
 pub(super) const LOG_SENSE: Operation =
     unready("LOG SENSE", Access::Free, log_sense, &[0x4d, 0x01, 0x3f, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0x04]);

@@ -15,8 +15,8 @@
 //! A function is `fn(&mut LogicalUnit, Request) -> Result<Step, Sense>`. It may read the unit through the
 //! getters here: [`LogicalUnit::config`], [`LogicalUnit::state`]. State that only `commands/` uses is in
 //! `LogicalUnit::block`. The function returns [`Step::Done`]; or it requests an operation on blocks or a
-//! copy, with what [`LogicalUnit::finish`] needs; or a change of [`LuState`]. Only `start`, `finish` and
-//! `decide` set the unit's format of sense data.
+//! copy, with what [`LogicalUnit::finish`] or [`LogicalUnit::finish_copy`] needs; or a change of [`LuState`].
+//! Only `start`, `decide` and these two set the unit's format of sense data.
 
 use std::collections::BTreeMap;
 
@@ -24,15 +24,16 @@ use base::Chain;
 
 use super::attention::Attentions;
 use super::change::Change;
-use super::commands::{self, BlockState, CopySegment, Pending};
+use super::commands::{self, BlockState, CopyError, CopySegment, Pending, PendingCopy};
 use super::operations::{self, Access, OnAttention, Operation, Reach};
 use super::power;
 use super::reservations::conflict::ReservationRights;
 use super::sense::{Sense, SenseFormat, SenseKey, code};
 use super::{
-    AccessState, BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, ItNexus, LuConfig, LuState, NexusId,
-    Notice, Outcome, Refusal, RelativePort, ReportLuns, Status, UnitAttention,
+    AccessState, Cdb, ChangeRequest, ItNexus, LuConfig, LuState, NexusId, Notice, Outcome, Refusal,
+    RelativePort, ReportLuns, Status, UnitAttention,
 };
+use crate::block::{BlockDone, BlockError, BlockOp};
 
 /// A command as it arrived.
 #[derive(Clone, Debug)]
@@ -54,8 +55,8 @@ pub enum Step {
     Block(Pending, BlockOp),
     /// Have core 0 decide the change, then send the outcome of the decision.
     Change(ChangeRequest),
-    /// Copy the segments in order (EXTENDED COPY), then call `finish`.
-    Copy(Pending, Vec<CopySegment>),
+    /// Copy the segments in order (EXTENDED COPY), then call `finish_copy`.
+    Copy(PendingCopy, Vec<CopySegment>),
     /// Notify every unit of the nexus ([`LogicalUnit::luns_reported`]), and send the response of
     /// [`ReportLuns::answer`].
     ReportLuns(ReportLuns),
@@ -239,9 +240,16 @@ impl LogicalUnit {
         Ok(operation.run)
     }
 
-    /// The response to a command whose step has been executed.
+    /// The response to a command whose operation has been executed.
     pub fn finish(&mut self, pending: Pending, result: Result<BlockDone, BlockError>) -> Outcome {
-        let mut outcome = commands::finish(self, pending, result);
+        let mut outcome = commands::finish(pending, result);
+        self.put_format(&mut outcome);
+        outcome
+    }
+
+    /// The response to a command whose copy has ended.
+    pub fn finish_copy(&mut self, pending: PendingCopy, result: Result<(), CopyError>) -> Outcome {
+        let mut outcome = commands::finish_copy(self, pending, result);
         self.put_format(&mut outcome);
         outcome
     }

@@ -11,22 +11,33 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NexusId(pub u64);
 
-/// The name of an initiator port (RFC 7143 4.4.2).
+/// The name of an initiator port, in the form of its protocol.
 ///
-/// It is the same after every login and restart of the initiator, if the initiator keeps its ISID as it
-/// should.
+/// It is the same after every login and restart of the initiator.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct InitiatorPort {
-    /// The iSCSI name.
-    pub name: Arc<str>,
-    /// The initiator's identifier of the session.
-    pub isid: [u8; 6],
+pub enum InitiatorPort {
+    /// RFC 7143 4.4.2. It stays the same only if the initiator keeps its ISID, as it should.
+    Iscsi {
+        /// The iSCSI name.
+        name: Arc<str>,
+        /// The initiator's identifier of the session.
+        isid: [u8; 6],
+    },
+}
+
+impl InitiatorPort {
+    /// The name of the initiator, to which the port belongs. Host groups contain such names.
+    pub fn name(&self) -> &Arc<str> {
+        let InitiatorPort::Iscsi { name, .. } = self;
+        name
+    }
 }
 
 impl fmt::Display for InitiatorPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{},i,0x", self.name)?;
-        self.isid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let InitiatorPort::Iscsi { name, isid } = self;
+        write!(f, "{name},i,0x")?;
+        isid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

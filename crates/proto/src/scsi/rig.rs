@@ -6,10 +6,10 @@ use base::{BlockCount, BlockSize, ByteLen, Chain};
 
 use super::limits::AtomicWrites;
 use super::{
-    AccessState, BlockDone, BlockOp, Cdb, ChangeRequest, Identity, InitiatorPort, ItNexus, LogicalUnit,
-    LuConfig, LuState, Lun, NexusId, Outcome, PortGroup, RelativePort, Request, Space, Status, Step,
-    TargetPort, Thresholds,
+    AccessState, Cdb, ChangeRequest, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig, LuState, Lun,
+    NexusId, Outcome, PortGroup, RelativePort, Request, Status, Step, TargetPort, Thresholds,
 };
+use crate::block::{BlockDone, BlockOp, Space};
 
 /// The first nexus.
 pub(super) const A: NexusId = NexusId(1);
@@ -71,7 +71,7 @@ pub(super) fn nexus(id: NexusId) -> ItNexus {
         _ => ("iqn.a", 2),
     };
     ItNexus {
-        initiator: InitiatorPort { name: Arc::from(name), isid: [0, 2, 0x3d, 0, 0, 1] },
+        initiator: InitiatorPort::Iscsi { name: Arc::from(name), isid: [0, 2, 0x3d, 0, 0, 1] },
         port: RelativePort(port),
     }
 }

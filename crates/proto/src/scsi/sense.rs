@@ -127,6 +127,9 @@ impl Sense {
     /// Nothing to report.
     pub const NOTHING: Sense = Sense::new(SenseKey::NoSense, code::NO_ADDITIONAL_SENSE_INFORMATION);
 
+    /// Task management aborted the command.
+    pub const ABORTED: Sense = Sense::new(SenseKey::AbortedCommand, code::NO_ADDITIONAL_SENSE_INFORMATION);
+
     /// ILLEGAL REQUEST without details.
     pub const fn illegal(code: u16) -> Sense {
         Sense::new(SenseKey::IllegalRequest, code)

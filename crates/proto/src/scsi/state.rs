@@ -65,10 +65,12 @@ impl LuState {
         bytes.extend_from_slice(&(reservations.registrations.len() as u16).to_le_bytes());
         for (nexus, key) in &reservations.registrations {
             bytes.extend_from_slice(&key.to_le_bytes());
-            bytes.extend_from_slice(&nexus.initiator.isid);
             bytes.extend_from_slice(&nexus.port.0.to_le_bytes());
-            bytes.extend_from_slice(&(nexus.initiator.name.len() as u16).to_le_bytes());
-            bytes.extend_from_slice(nexus.initiator.name.as_bytes());
+            let InitiatorPort::Iscsi { name, isid } = &nexus.initiator;
+            bytes.push(ISCSI);
+            bytes.extend_from_slice(isid);
+            bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(name.as_bytes());
         }
         bytes.extend_from_slice(&base::crc32c(&bytes).to_le_bytes());
         bytes
@@ -95,11 +97,14 @@ impl LuState {
         let mut reservations = Reservations { survives: count > 0, ..Reservations::default() };
         for _ in 0..count {
             let key = u64::from_le_bytes(reader.take()?);
-            let isid = reader.take()?;
             let port = RelativePort(u16::from_le_bytes(reader.take()?));
+            if reader.take::<1>()? != [ISCSI] {
+                return None;
+            }
+            let isid = reader.take()?;
             let len = usize::from(u16::from_le_bytes(reader.take()?));
             let name = Arc::from(std::str::from_utf8(reader.slice(len)?).ok()?);
-            let nexus = ItNexus { initiator: InitiatorPort { name, isid }, port };
+            let nexus = ItNexus { initiator: InitiatorPort::Iscsi { name, isid }, port };
             if key == 0 || reservations.registrations.insert(nexus.clone(), key).is_some() {
                 return None;
             }
@@ -124,6 +129,8 @@ impl LuState {
 const MAGIC: [u8; 4] = *b"ULUS";
 const VERSION: u16 = 1;
 const NO_HOLDER: u16 = u16::MAX;
+/// The protocol of an initiator port.
+const ISCSI: u8 = 1;
 
 fn mode_flags(mode: &Mode) -> u8 {
     u8::from(mode.write_cache) | u8::from(mode.descriptor_sense) << 1 | u8::from(mode.write_protected) << 2
@@ -158,7 +165,7 @@ mod tests {
 
     fn state() -> LuState {
         let nexus = |name: &str, port| ItNexus {
-            initiator: InitiatorPort { name: Arc::from(name), isid: [0, 2, 0x3d, 0, 0, 1] },
+            initiator: InitiatorPort::Iscsi { name: Arc::from(name), isid: [0, 2, 0x3d, 0, 0, 1] },
             port: RelativePort(port),
         };
         let mut state = LuState::default();
@@ -180,13 +187,27 @@ mod tests {
             b'U', b'L', b'U', b'S', 1, 0, // magic, version
             0x05, 3, // WCE and SWP; exclusive access
             1, 0, 2, 0, // held by the second of two
-            7, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x02, 0x3d, 0x00, 0x00, 0x01, 2, 0, 1, 0, b'b',
-            0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x00, 0x02, 0x3d, 0x00, 0x00, 0x01, 1, 0, 5, 0,
-            b'i', b'q', b'n', b'.', b'a',
+            7, 0, 0, 0, 0, 0, 0, 0, 2, 0, // a key, port 2
+            1, 0x00, 0x02, 0x3d, 0x00, 0x00, 0x01, 1, 0, b'b', // iSCSI, ISID, name
+            0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 1, 0,
+            1, 0x00, 0x02, 0x3d, 0x00, 0x00, 0x01, 5, 0, b'i', b'q', b'n', b'.', b'a',
         ];
         expected.extend_from_slice(&base::crc32c(&expected).to_le_bytes());
         assert_eq!(state().to_durable(), expected);
         assert_eq!(LuState::from_durable(&expected), Some(state()));
+    }
+
+    #[test]
+    fn an_unknown_protocol_is_refused() {
+        for protocol in [0, 2, 0xff] {
+            let mut bytes = state().to_durable();
+            // Of the first registration, after the header, its key and its port.
+            bytes[12 + 8 + 2] = protocol;
+            let body = bytes.len() - 4;
+            let crc = base::crc32c(&bytes[..body]);
+            bytes[body..].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(LuState::from_durable(&bytes), None);
+        }
     }
 
     #[test]

@@ -450,11 +450,14 @@ impl Replica {
 
     fn handle_activated(&mut self, from: Slot, epoch: Epoch, current: bool) {
         let last = &mut self.epochs[from.index()];
+        let is_known = *last == epoch;
         *last = epoch.max(*last);
         if current {
             // The other copy did not take what was sent before it acted in this epoch.
             self.said_floor = None;
-            self.send_rounds_again(from);
+            if !is_known || !makes(Canary::LostWithLink) {
+                self.send_rounds_again(from);
+            }
             self.probe_again(from);
             self.joiner.reopen(from);
             self.open_sync();
@@ -468,7 +471,9 @@ impl Replica {
         self.sources[to.index()] = None;
         self.send(to, Message::Activated);
         self.said_floor = None;
-        self.send_rounds_again(to);
+        if !makes(Canary::LostWithLink) {
+            self.send_rounds_again(to);
+        }
         self.probe_again(to);
         self.joiner.reopen(to);
         self.open_sync();

@@ -1,4 +1,4 @@
-//! The content of a disk: sparse, and cheap to copy, because copies share their chunks until one is changed.
+//! The content of a disk: sparse, and cheap to copy, because copies share everything until one is changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub(super) const CHUNK: u64 = 4096;
 pub struct DiskImage {
     size: u64,
     block: u32,
-    chunks: BTreeMap<u64, Arc<[u8; CHUNK as usize]>>,
+    chunks: Arc<BTreeMap<u64, Arc<[u8; CHUNK as usize]>>>,
 }
 
 impl DiskImage {
@@ -19,7 +19,7 @@ impl DiskImage {
     pub fn new(size: u64, block: u32) -> DiskImage {
         assert!(block.is_power_of_two() && block >= 512, "{block} is no block size");
         assert!(size.is_multiple_of(u64::from(block)), "{size} bytes are no whole blocks");
-        DiskImage { size, block, chunks: BTreeMap::new() }
+        DiskImage { size, block, chunks: Arc::default() }
     }
 
     /// The size in bytes.
@@ -61,8 +61,9 @@ impl DiskImage {
     /// If they are outside the disk.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.assert_inside(offset, bytes.len() as u64);
+        let chunks = Arc::make_mut(&mut self.chunks);
         for (at, chunk, within) in pieces(offset, bytes.len()) {
-            let target = self.chunks.entry(chunk).or_insert_with(|| Arc::new([0; CHUNK as usize]));
+            let target = chunks.entry(chunk).or_insert_with(|| Arc::new([0; CHUNK as usize]));
             let piece = &bytes[at..at + within.len()];
             Arc::make_mut(target)[within].copy_from_slice(piece);
         }
@@ -76,13 +77,14 @@ impl DiskImage {
         self.assert_inside(offset, len);
         let end = offset + len;
         let (first, last) = (offset.div_ceil(CHUNK), end / CHUNK);
+        let chunks = Arc::make_mut(&mut self.chunks);
         if first < last {
-            let behind = self.chunks.split_off(&last);
-            drop(self.chunks.split_off(&first));
-            self.chunks.extend(behind);
+            let behind = chunks.split_off(&last);
+            drop(chunks.split_off(&first));
+            chunks.extend(behind);
         }
         let mut clear = |from: u64, to: u64| {
-            if let Some(chunk) = self.chunks.get_mut(&(from / CHUNK)).filter(|_| from < to) {
+            if let Some(chunk) = chunks.get_mut(&(from / CHUNK)).filter(|_| from < to) {
                 let start = (from % CHUNK) as usize;
                 Arc::make_mut(chunk)[start..start + (to - from) as usize].fill(0);
             }
@@ -95,8 +97,9 @@ impl DiskImage {
 
     /// Gives the range memory without changing its bytes.
     pub(super) fn allocate(&mut self, offset: u64, len: u64) {
+        let chunks = Arc::make_mut(&mut self.chunks);
         for chunk in offset / CHUNK..(offset + len).div_ceil(CHUNK) {
-            self.chunks.entry(chunk).or_insert_with(|| Arc::new([0; CHUNK as usize]));
+            chunks.entry(chunk).or_insert_with(|| Arc::new([0; CHUNK as usize]));
         }
     }
 

@@ -121,7 +121,8 @@ fn links() -> Result<Vec<Link>, DeviceTrouble> {
 }
 
 fn parse(json: &str) -> Result<Vec<Link>, DeviceTrouble> {
-    serde_json::from_str(json).map_err(|error| failed(&SHOW, IpFault::Output(error.to_string())))
+    let unread = |error: serde_json::Error| IpFault::Output { line: error.line(), column: error.column() };
+    serde_json::from_str(json).map_err(|error| failed(&SHOW, unread(error)))
 }
 
 fn failed(arguments: &[&str], fault: IpFault) -> DeviceTrouble {
@@ -173,7 +174,7 @@ fn ended(arguments: &[&str], started: io::Result<Child>) -> Result<String, Devic
     let failed = |fault| failed(arguments, fault);
     let mut child = started.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => failed(IpFault::NotFound),
-        _ => failed(IpFault::Failed(error.to_string())),
+        _ => failed(IpFault::NotRun { errno: rt::errno(&error) }),
     })?;
     let output = child.stdout.take().map(read_aside);
     let errors = child.stderr.take().map(read_aside);
@@ -187,7 +188,7 @@ fn ended(arguments: &[&str], started: io::Result<Child>) -> Result<String, Devic
                 let _ = child.wait();
                 return Err(failed(IpFault::TimedOut));
             }
-            Err(error) => return Err(failed(IpFault::Failed(error.to_string()))),
+            Err(error) => return Err(failed(IpFault::NotRun { errno: rt::errno(&error) })),
         }
     };
     let text = |aside: Option<thread::JoinHandle<String>>| {

@@ -491,6 +491,7 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
             Stall::NoSpace => RecordStall::NoSpace,
             Stall::Disk => RecordStall::Disk,
             Stall::Defect => RecordStall::Defect,
+            Stall::Unreadable => RecordStall::NeedsUpdate,
             Stall::Later(_) => RecordStall::Other,
         }),
         leads,

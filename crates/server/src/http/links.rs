@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{ControlError, LinkStatus};
+use ::node::control::{ControlError, LinkStatus, LinkTrouble};
 use ::node::copies::Linked;
 use api::{Link, LinkState, List, RoleLinks};
+use serde::{Deserialize, Serialize};
 
 use super::input::Parameters;
 use super::peers::{self, Whose};
@@ -25,19 +26,35 @@ use super::state::State;
     ),
 )]
 pub(super) async fn list(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<Link>> {
-    let own = |control: Rc<Control>| async move { all(&control).await };
-    Ok(axum::Json(peers::list(&state, whose.asked()?, peers::LINKS, own).await?))
+    let own = |control: Rc<Control>| async move { here(&control).await };
+    let List { items, missing } = peers::list(&state, whose.asked()?, peers::LINKS, own).await?;
+    Ok(axum::Json(List { items: items.into_iter().map(LinkHere::worded).collect(), missing }))
+}
+
+/// A link as its node sees it, as nodes report it to each other.
+#[derive(Serialize, Deserialize)]
+pub(super) struct LinkHere {
+    /// Without `trouble`.
+    link: Link,
+    trouble: Option<LinkTrouble>,
+}
+
+impl LinkHere {
+    fn worded(self) -> Link {
+        Link { trouble: self.trouble.map(|trouble| trouble.to_string()), ..self.link }
+    }
 }
 
 /// The links of this node.
-pub(super) async fn all(control: &Control) -> Result<Vec<Link>, ControlError> {
+pub(super) async fn here(control: &Control) -> Result<Vec<LinkHere>, ControlError> {
     let links = control.links().await?;
     let (node, node_name) = control.number_and_name();
-    Ok(links.into_iter().map(|link| shown(node, &node_name, link)).collect())
+    let here = |link: LinkStatus| LinkHere { trouble: link.trouble, link: shown(node, &node_name, link) };
+    Ok(links.into_iter().map(here).collect())
 }
 
 fn shown(node: u16, node_name: &str, link: LinkStatus) -> Link {
-    let LinkStatus { peer, peer_name, control, replication, encrypted, trouble, silent_cores } = link;
+    let LinkStatus { peer, peer_name, control, replication, encrypted, trouble: _, silent_cores } = link;
     Link {
         node,
         node_name: node_name.to_owned(),
@@ -47,7 +64,7 @@ fn shown(node: u16, node_name: &str, link: LinkStatus) -> Link {
         control: of_role(control),
         replication: of_role(replication),
         encrypted,
-        trouble,
+        trouble: None,
         silent_cores,
     }
 }
@@ -76,6 +93,25 @@ fn of_role(linked: Linked) -> RoleLinks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The two nodes may run different versions.
+    #[test]
+    fn the_node_that_shows_a_link_words_why_it_is_down() {
+        let status = LinkStatus {
+            peer: 2,
+            peer_name: "b".into(),
+            control: Linked::default(),
+            replication: Linked::default(),
+            encrypted: true,
+            trouble: Some(LinkTrouble::Unreached { errno: 111 }), // ECONNREFUSED
+            silent_cores: Vec::new(),
+        };
+        let here = LinkHere { trouble: status.trouble, link: shown(1, "a", status) };
+        let sent = serde_json::to_string(&here).unwrap();
+        assert!(sent.contains(r#""trouble":{"unreached":{"errno":111}}"#), "{sent}");
+        let shown = serde_json::from_str::<LinkHere>(&sent).unwrap().worded();
+        assert_eq!(shown.trouble.unwrap(), "cannot connect: Connection refused (os error 111)");
+    }
 
     #[test]
     fn links_are_up_only_if_all_are() {

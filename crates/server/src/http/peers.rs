@@ -41,7 +41,7 @@ pub fn peer_queries(
                 SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
                 ADDRESSES => serde_json::to_string(&addresses::here(&control)).ok(),
                 SNAPSHOTS => serde_json::to_string(&snapshots::here(&control).await?).ok(),
-                LINKS => serde_json::to_string(&links::all(&control).await.ok()?).ok(),
+                LINKS => serde_json::to_string(&links::here(&control).await.ok()?).ok(),
                 FAULTS => serde_json::to_string(&findings::reports(&control, &opened)).ok(),
                 JOBS => serde_json::to_string(&jobs::own(&control)).ok(),
                 ENDED_JOBS => serde_json::to_string(&jobs::own_ended(&control)).ok(),

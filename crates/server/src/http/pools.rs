@@ -167,9 +167,9 @@ pub(super) async fn add_disk(
     state: State,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
-    Json(PoolAddDisk { path, size, reserve, wipe }): Json<PoolAddDisk>,
+    Json(PoolAddDisk { path, size, preallocate, wipe }): Json<PoolAddDisk>,
 ) -> Result<Response, Refusal> {
-    let disk = new_disk(NewDisk { path, size, reserve }, "path")?;
+    let disk = new_disk(NewDisk { path, size, preallocate }, "path")?;
     if dry_run {
         return would::add_disk(&state, node, name, disk, wipe).await;
     }
@@ -433,16 +433,16 @@ fn remaining(remains: Remains) -> PoolRemains {
 }
 
 fn new_disk(disk: NewDisk, field: &'static str) -> Result<store::NewDisk, Refusal> {
-    if disk.reserve && disk.size.is_none() {
+    if disk.preallocate && disk.size.is_none() {
         return Err(Refusal::invalid(
             field,
-            "`reserve` applies to files that are created: give their `size`, too",
+            "`preallocate` applies to files that are created: give their `size`, too",
         ));
     }
     Ok(store::NewDisk {
         path: absolute(disk.path, field)?,
         create: disk.size.map(ByteLen),
-        reserve: disk.reserve,
+        reserve: disk.preallocate,
     })
 }
 

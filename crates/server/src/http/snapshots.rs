@@ -72,9 +72,9 @@ pub(super) async fn show(state: State, Segments(snapshot): Segments<String>) -> 
     Ok(axum::Json(shown.await?))
 }
 
-/// Takes a snapshot of one or several log volumes, all at one instant, on all copies in sync.
+/// Takes a snapshot of one or several log volumes, all at one point in time, on all copies in sync.
 ///
-/// Commands of hosts to these volumes wait meanwhile: for 500 ms at most, or the snapshot is not taken
+/// Host I/O to these volumes is held meanwhile: for 500 ms at most, or the snapshot is not taken
 /// (`snapshot_too_slow`). A copy that is out of sync does not get the snapshot.
 #[utoipa::path(
     post, path = "/v1/snapshots", tag = "snapshots", operation_id = "create_snapshot",

@@ -13,7 +13,7 @@ use node::control::{
 };
 use node::member::CopiesStatus;
 use node::{Control, VolumeId};
-use store::{InLogs, VolumeKind};
+use store::InLogs;
 
 use crate::http::{Refusal, State, severity_of};
 
@@ -83,7 +83,7 @@ impl Snapshot {
             let serving = volume.copies.as_ref().map_or(volume.problem.is_none(), |copies| copies.serving);
             copies.extend(volume.copies.map(|of_it| (volume.info.name.clone(), of_it)));
             let (id, name, capacity) = (volume.info.id, volume.info.name, volume.info.capacity.0);
-            let in_logs = (volume.info.kind == VolumeKind::Log).then_some(volume.info.in_logs);
+            let in_logs = volume.info.kind.is_thin().then_some(volume.info.in_logs);
             Measured { id, name, pool: volume.pool, capacity, serving, scrub: volume.scrub, in_logs }
         });
         let volumes = measured.collect();

@@ -141,6 +141,7 @@ fn degraded() -> Snapshot {
         compression: Default::default(),
         restoring: None,
         restored: None,
+        snapshots_above: None,
     };
     let sync = CopySync {
         total_bytes: 3000,

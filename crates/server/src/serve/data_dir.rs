@@ -71,8 +71,8 @@ pub fn prepare(path: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-/// A node's directories in its data directory. Earlier versions and service managers created them readable
-/// for all.
+/// A node's directories in its data directory. Service managers and administrators may have created them
+/// readable for all.
 const OWN: [&str; 5] = [POOLS, "cluster", "history", "audit", "api"];
 
 /// Removes other users' permissions from a data directory that existed before.

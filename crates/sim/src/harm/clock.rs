@@ -29,7 +29,8 @@ pub const STOP: Harm = Harm::new("clock stop", 8, |harms, victim, rng| {
 /// A machine stands still for a moment, and then its clock leaps, as after a resume of a virtual machine.
 ///
 /// It leaps by the missed time, or by more if all other nodes have their reads confirmed: a lease that the
-/// machine granted expires too early then.
+/// machine granted expires too early then. The machine is cut off from the others meanwhile, so it takes them
+/// for lost, continues without them at once, and they do not know it.
 pub const LEAP: Harm = Harm::new("clock leap", 6, |harms, victim, rng| {
     let can = harms.cluster.is_started(victim.index);
     if can {
@@ -58,6 +59,9 @@ const SET_BY_MILLIS: [u64; 3] = [2_000, 86_400_000, 300_000_000_000];
 const TOO_FAR_MAX: Duration = Duration::from_secs(10);
 /// A machine that stands still for this long is removed, if the record can be reached.
 const STOP_MAX: Duration = Duration::from_secs(2);
+/// If its clock then leaps too far, it stands still for this part of that time at most: the others must not
+/// miss it before it runs again and misses them.
+const STOP_PARTS: u32 = 16;
 /// How long it stands still after its removal, at most.
 ///
 /// The others act without it once the leases that it holds have expired by their clocks.
@@ -70,22 +74,26 @@ const LOOK: Duration = Duration::from_millis(20);
 const MISLED_MAX: Duration = LEASE_LENGTH.saturating_add(Duration::from_millis(20));
 
 impl Harms<'_> {
-    /// Hosts write through another node meanwhile, and read through this one afterwards.
+    /// Hosts write through another node meanwhile, and read through this one afterwards; the other way round,
+    /// if the clock leaps too far.
     fn leap_clock(&self, index: usize, other: usize, rng: &mut Rng) {
         let (world, machine) = (&self.cluster.world, self.machine(index));
         let mut up_to = |most: Duration| Duration::from_micros(rng.below(most.as_micros() as u64));
         let (stood, beyond, after) = (up_to(STOP_MAX), up_to(TOO_FAR_MAX), up_to(UNAWARE_MAX));
         let others = (0..self.cluster.servers.len()).filter(|other| *other != index);
-        let may_go_beyond = { others.clone() }.all(|other| self.plan.confirms[other]);
+        let are_confirmed = { others.clone() }.all(|other| self.plan.confirms[other]);
+        let leaps_too_far = self.plan.leaps_too_far && are_confirmed && !self.uncounted;
+        let stood = if leaps_too_far { stood / STOP_PARTS } else { stood };
+        let unaware = if leaps_too_far { self.leave_unaware(index) } else { Vec::new() };
         let began = world.now();
         world.freeze(machine);
-        self.hurry.begin(other);
+        self.hurry.begin(if leaps_too_far { index } else { other });
         self.inside.run_for(stood);
         world.resume(machine);
         let missed = world.now() - began;
         if self.uncounted {
             self.counts.count("clock that does not leap");
-        } else if may_go_beyond {
+        } else if leaps_too_far {
             world.leap_clock(machine, missed + beyond);
             self.counts.count("clock that leaps too far");
             let misled_until = world.now() + MISLED_MAX;
@@ -95,6 +103,25 @@ impl Harms<'_> {
         }
         self.inside.run_for(after);
         self.hurry.end();
+        for other in unaware {
+            world.heal(machine, self.machine(other));
+            self.cluster.record.end(number(other), Fault::WatchHeld);
+        }
+    }
+
+    /// Cuts a node off from all others, and keeps changes of the record from these. Returns those of them for
+    /// which that was not so before.
+    fn leave_unaware(&self, index: usize) -> Vec<usize> {
+        let machine = self.machine(index);
+        let others = (0..self.cluster.servers.len()).filter(|other| *other != index);
+        let others =
+            others.filter(|other| !self.news_held[*other] && !self.is_cut(machine, self.machine(*other)));
+        let others: Vec<usize> = others.collect();
+        for other in &others {
+            self.cluster.world.cut(machine, self.machine(*other));
+            self.cluster.record.begin(number(*other), Fault::WatchHeld);
+        }
+        others
     }
 
     /// Hosts write through another node meanwhile, and read through this one as soon as it runs again.

@@ -16,8 +16,7 @@ pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
     harms.set_latency(victim.index, Disk { pool: volume.pool, path: any_of(volume.pool, rng) }, latency);
     harms.hangs.set(true);
     if is_calm {
-        // Hosts of the other nodes must notice nothing but a delay.
-        harms.write_unharmed(volume, victim.other);
+        harms.use_unharmed(volume, victim);
     }
     true
 })
@@ -30,7 +29,7 @@ pub const DEAD: Harm = Harm::new("dead disk", 4, |harms, victim, rng| {
     let volume = harms.any_volume(rng);
     harms.kill_disk(victim.index, volume.pool, any_of(volume.pool, rng));
     if is_calm {
-        harms.write_unharmed(volume, victim.other);
+        harms.use_unharmed(volume, victim);
     }
     true
 })
@@ -72,7 +71,7 @@ impl Harms<'_> {
     fn lose_disk(&mut self, volume: &Volume, disk: &str, victim: Victim) {
         let (cluster, pool, Victim { index, other }) = (self.cluster, volume.pool, victim);
         self.kill_disk(index, pool, disk);
-        self.write_unharmed(volume, other);
+        self.use_unharmed(volume, victim);
         if !self.leaves(volume, index) {
             // The used part of the volume may all be on the pool's other disk (seed 6300000).
             pool.disks.iter().for_each(|disk| self.kill_disk(index, pool, disk));

@@ -1,5 +1,6 @@
 //! Disks that are slow, and disks whose operations fail now and then.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use base::Rng;
@@ -7,20 +8,28 @@ use rt::sim::{DiskFaults, DiskLatency};
 
 use super::dead_disk::HUNG_MAX;
 use super::{Harm, Harms};
-use crate::cluster::Pool;
+use crate::cluster::{Pool, Volume};
 
 /// A disk is slow.
 pub const SLOW: Harm = Harm::new("slow disk", 4, |harms, victim, rng| {
+    let is_calm = harms.is_calm();
     // Some are so slow that a node is lost and back before the answer comes.
     let max = [300, 300, 3_000][rng.below(3) as usize];
     let slow = Duration::from_millis(1 + rng.below(max));
     let spike_one_in = 1 + rng.below(50);
     let latency = DiskLatency { spike_one_in, spike: slow / 4..slow, ..harms.latency(victim.index) };
-    if slow >= Duration::from_secs(1) {
+    let volume = harms.any_volume(rng);
+    let disk = Disk { pool: volume.pool, path: any_of(volume.pool, rng) };
+    let is_very_slow = slow >= Duration::from_secs(1);
+    if is_calm && harms.read_past(volume, victim.index, disk) && is_very_slow {
+        // A read that was late, and then late once more, would count as that of a disk that hangs.
+        return true;
+    }
+    if is_very_slow {
         // What is under way when the disk is fast again may still take its copy out.
         harms.hangs.set(true);
     }
-    harms.set_latency(victim.index, harms.any_disk(rng), latency);
+    harms.set_latency(victim.index, disk, latency);
     true
 });
 
@@ -67,6 +76,10 @@ pub(super) fn any_of(pool: Pool, rng: &mut Rng) -> &'static str {
     }
 }
 
+/// Duration of a disk's reads that are late: another copy is asked for what they read.
+const LATE: Range<Duration> = Duration::from_secs(3)..Duration::from_secs(4);
+/// Longest time until a host has what such a disk reads: another copy is asked after a second.
+const READ_PAST_WITHIN: Duration = Duration::from_millis(2800);
 /// Longest time to reopen the pool of a disk that works again.
 const REOPENS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -75,6 +88,32 @@ impl Harms<'_> {
     fn any_disk(&self, rng: &mut Rng) -> Disk {
         let pool = self.any_volume(rng).pool;
         Disk { pool, path: any_of(pool, rng) }
+    }
+
+    /// Lets all reads of a disk be late for a moment, in which a host reads the quiet block of a volume
+    /// through that disk's node: the host must get it earlier from another copy.
+    ///
+    /// Returns whether that happened: only if the block is on that disk. Blocks of logs, and those with
+    /// checksums, may take more than one read, and a disk that takes five seconds counts as hanging.
+    fn read_past(&self, volume: &Volume, index: usize, disk: Disk) -> bool {
+        let quiet = self.quiet(volume);
+        let sector = self.histories[volume.index].sectors_of(quiet.start).start;
+        let place = self.media.places(volume, index).get(&sector).copied();
+        if volume.checksums || place.is_none_or(|place| volume.pool.disks[place.disk] != disk.path) {
+            return false;
+        }
+        let began = self.cluster.world.now();
+        self.set_latency(index, disk, DiskLatency { read: LATE, ..self.latency(index) });
+        let given_by = self.read_unharmed(volume, index, quiet);
+        let took = self.cluster.world.now() - began;
+        assert!(
+            given_by != Some(index) || took < READ_PAST_WITHIN,
+            "node {} has waited for its slow disk for {took:?}, and not asked another copy",
+            index + 1
+        );
+        self.set_latency(index, disk, self.latency(index));
+        self.counts.count("read past a slow disk");
+        true
     }
 
     fn set_disk_faults(&self, index: usize, disk: Disk, faults: DiskFaults) {

@@ -11,7 +11,8 @@ use base::Rng;
 
 use super::{Harm, Harms};
 
-/// The node with the vote is lost, mostly for so long that the other one continues alone.
+/// The node with the vote is lost, mostly for so long that the other one continues alone. Half of the time,
+/// the other one is restarted before it hears from the first one again.
 pub const VOTE_LOST: Harm =
     Harm::new("loss of the vote", 16, |harms, _, rng| harms.lose_vote(rng)).always().of_forks().floor(10);
 
@@ -24,6 +25,8 @@ const FORK_KEY: &[u8] = b"fork/";
 
 /// Longest time until a node continues alone, without other faults: five seconds of silence, and leases.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(8);
+/// Longest time until its process starts again, without other faults.
+const STARTS_WITHIN: Duration = Duration::from_secs(2);
 /// How often to check.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Longest time until the next fault, if there are other faults.
@@ -61,12 +64,26 @@ impl Harms<'_> {
         self.hurry.begin(ALONE);
         self.inside.run_for(AFTERWARDS);
         self.hurry.end();
-        if rng.one_in(2) && self.is_down(VOTER) && self.may_start(VOTER) {
+        let (restarts, returns) = (rng.one_in(2), rng.one_in(2));
+        if restarts {
+            self.restart_alone();
+        }
+        if (restarts || returns) && self.is_down(VOTER) && self.may_start(VOTER) {
             self.start(VOTER);
             self.reach_record();
             self.inside.run_for(Duration::from_micros(rng.below(SETTLING_MAX.as_micros() as u64)));
         }
         true
+    }
+
+    /// Restarts the second node: what it knows of having continued alone is in its own record.
+    fn restart_alone(&mut self) {
+        self.kill(ALONE);
+        self.start(ALONE);
+        let until = self.cluster.world.now() + STARTS_WITHIN;
+        while !self.cluster.is_started(ALONE) && self.cluster.world.now() < until {
+            self.inside.run_for(LOOK_EVERY);
+        }
     }
 
     /// Whether the second node has continued alone with a volume, or may find so at its next start, and that

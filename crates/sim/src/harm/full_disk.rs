@@ -16,6 +16,7 @@ pub const FULL: Harm = Harm {
         for index in (0..harms.cluster.servers.len()).filter(|index| all || *index == victim.index) {
             harms.cluster.world.leave_space(harms.machine(index), rng.below(LEFT_MAX));
         }
+        harms.is_full.set(true);
         true
     })
 };
@@ -31,6 +32,7 @@ impl Harms<'_> {
     fn make_room(&self) {
         (0..self.cluster.servers.len())
             .for_each(|index| self.cluster.world.set_space(self.machine(index), None));
+        self.is_full.set(false);
     }
 
     /// Checks that no copy has failed, in plans in which no disk fails.

@@ -37,6 +37,7 @@ use rt::sim::{NodeId, NodeStatus};
 use store::VolumeKind;
 
 pub use self::bad_blocks::BAD;
+pub use self::clock::LEAP;
 pub use self::full_disk::FULL;
 pub use self::growth::GROW;
 pub use self::kinds::{ALL, Harm, NOTHING, Victim};
@@ -114,6 +115,10 @@ pub struct Harms<'a> {
     /// Whether nodes' clocks do not count the time for which their machine stood still: a mistake that the
     /// run must detect.
     uncounted: bool,
+    /// Whether hosts use only one path: a mistake that the run must detect.
+    one_path: bool,
+    /// A file system may have no room.
+    is_full: Cell<bool>,
 }
 
 impl<'a> Harms<'a> {
@@ -156,6 +161,8 @@ impl<'a> Harms<'a> {
             guests: RefCell::default(),
             lying: Vec::new(),
             uncounted: false,
+            one_path: false,
+            is_full: Cell::default(),
         }
     }
 
@@ -170,6 +177,7 @@ impl<'a> Harms<'a> {
             Some(Canary::DisksBeside) => self.lying = disks(&pools[1..], 0),
             Some(Canary::SecondDisks) => self.lying = disks(pools, 1),
             Some(Canary::Clocks) => self.uncounted = true,
+            Some(Canary::OnePath) => self.one_path = true,
             _ => {}
         }
         self.make_disks_well();

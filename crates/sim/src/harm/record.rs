@@ -1,6 +1,9 @@
 //! A record that is out of reach, whose answers are lost, or whose changes come late.
 
+use std::time::Duration;
+
 use cluster::memory::Fault;
+use replica::LEASE_LENGTH;
 use rt::sim::{NodeId, NodeStatus};
 
 use super::{Harm, Harms, number};
@@ -8,7 +11,14 @@ use crate::record::Record;
 
 /// A node does not reach the record.
 pub const GONE: Harm = Harm::new("record gone", 3, |harms, victim, _| {
+    let is_calm = harms.is_calm_with_room();
     harms.record_gone.push(victim.index);
+    if is_calm {
+        // Neither I/O nor leases need the record.
+        harms.reach_record();
+        harms.inside.run_for(LEASES_END);
+        harms.write_unharmed(&harms.cluster.volumes[0], victim.index);
+    }
     true
 });
 
@@ -34,6 +44,9 @@ pub const BACK: Harm = Harm {
     })
     .always()
 };
+
+/// After this time, no lease counts that a node had when it lost the record.
+const LEASES_END: Duration = LEASE_LENGTH.saturating_mul(2);
 
 impl Harms<'_> {
     fn make_record_well(&mut self) {

@@ -7,14 +7,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, Lba};
-use initiator::Error;
+use initiator::{Error, Multipath, MultipathOptions, Search, UnitSelector};
 use rt::CoreId;
+use rt::sim::NodeId;
 
-use super::Harms;
-use crate::cluster::{Volume, log_in};
+use super::{Harms, Victim};
+use crate::cluster::{TARGET, Volume, log_in, named};
 use crate::history::filled;
 use crate::load::hot::attended;
-use crate::load::is_conflict;
+use crate::load::{is_conflict, is_conflict_error};
 
 /// Longest time of such a host's command, over all of its attempts.
 ///
@@ -27,6 +28,11 @@ const CALM_WITHIN: Duration = Duration::from_secs(30);
 const CALM_FOR: Duration = Duration::from_millis(1200);
 /// How often to check.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Longest time until a host has opened a volume over all of its paths. If it takes longer, because another
+/// host has reserved the volume, that host does not observe the fault.
+const OPENS_WITHIN: Duration = Duration::from_secs(5);
+/// So many reads of such a host must be answered once a path is cut: the first may have been under way.
+const ANSWERS: u32 = 2;
 /// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -53,6 +59,11 @@ impl Harms<'_> {
                     && !self.holds_older_data(index)
             })
             && all().all(|index| cluster.is_started(index) && cluster.serves(index))
+    }
+
+    /// Whether there are no faults, and there is room for everything that hosts write.
+    pub(super) fn is_calm_with_room(&self) -> bool {
+        !self.is_full.get() && !self.has_fillers() && self.is_calm()
     }
 
     /// Ends all faults, as an administrator would, and waits until they have no effect; returns whether that
@@ -112,6 +123,20 @@ impl Harms<'_> {
         done
     }
 
+    /// Lets hosts use a volume, of which one disk has just failed, through the node with that disk, and then
+    /// through another one. They must notice nothing but a delay.
+    pub(super) fn use_unharmed(&self, volume: &Volume, victim: Victim) {
+        // Nothing waits for a write of this block, so the read is held up by the disk alone.
+        self.read_unharmed(volume, victim.index, self.quiet(volume));
+        self.write_unharmed(volume, victim.other);
+    }
+
+    /// The quiet block of a volume.
+    pub(super) fn quiet(&self, volume: &Volume) -> Range<u64> {
+        let block = volume.layout.quiet(self.plan.block);
+        block..block + 1
+    }
+
     /// Lets a host write to a volume through this node, and expects an answer in time.
     pub(super) fn write_unharmed(&self, volume: &Volume, by: usize) {
         let done = self.write_quietly(volume, by);
@@ -162,11 +187,68 @@ impl Harms<'_> {
         given.get()
     }
 
+    /// Lets a host read a volume over all nodes, `cut` it off from this one, and expects it to continue.
+    pub(super) fn read_past_cut(&self, volume: &Volume, by: usize, cut: impl FnOnce(NodeId)) {
+        let cluster = self.cluster;
+        let guest = cluster.add_host("unharmed");
+        self.guests.borrow_mut().push(guest);
+        let paths = cluster.servers.iter().enumerate().filter(|(node, _)| !self.one_path || *node == by);
+        let search = Search {
+            portals: paths.map(|(_, server)| server.portal).collect(),
+            target: Some(TARGET.to_owned()),
+            unit: UnitSelector::Lun(volume.lun),
+            discover: false,
+        };
+        let answers: Rc<Cell<Option<u32>>> = Rc::default();
+        let (answered, history, block) =
+            (Rc::clone(&answers), self.histories[volume.index].clone(), self.quiet(volume).start);
+        let read = move || async move {
+            let options = MultipathOptions { login: named("unharmed"), ..MultipathOptions::default() };
+            let unit = loop {
+                match Multipath::open(&search, options.clone()).await {
+                    Ok(unit) => break unit,
+                    Err(_) => rt::sleep(AGAIN).await,
+                }
+            };
+            let mut count = 0;
+            loop {
+                answered.set(Some(count));
+                rt::sleep(AGAIN).await;
+                let call = history.tick();
+                match unit.read(Lba(block), BlockCount(1)).await {
+                    Ok(data) => {
+                        history.read(block, &data, call);
+                        count += 1;
+                    }
+                    Err(failure) => match failure.answer() {
+                        // A reservation of another host, says the node: that is an answer, too.
+                        Some(error) if is_conflict_error(error) => count += 1,
+                        Some(error) => check_harmless(error),
+                        None => {}
+                    },
+                }
+            }
+        };
+        drop(cluster.world.spawn_on(guest, CoreId(0), read));
+        let until = cluster.world.now() + OPENS_WITHIN;
+        while answers.get().is_none() && cluster.world.now() < until {
+            self.inside.run_for(LOOK_EVERY);
+        }
+        let Some(before) = answers.get() else { return };
+        cut(guest);
+        self.wait_for("read over another path", || answers.get() >= Some(before + ANSWERS));
+        self.counts.count("read of a host that has lost a path");
+    }
+
     fn expect(&self, what: &str, done: &Cell<bool>) {
+        self.wait_for(what, || done.get());
+    }
+
+    fn wait_for(&self, what: &str, is_done: impl Fn() -> bool) {
         let world = &self.cluster.world;
         let until = world.now() + UNHARMED_MAX;
-        while !done.get() {
-            assert!(world.now() < until, "a {what} is not answered though all is well but one disk");
+        while !is_done() {
+            assert!(world.now() < until, "a {what} is not answered, and there is only one fault");
             self.inside.run_for(LOOK_EVERY);
         }
     }

@@ -45,8 +45,12 @@ async fn reserve(session: &Session, command: PersistentReserveOut) -> Result<(),
 }
 
 pub(crate) fn is_conflict<T>(result: &Result<T, Error>) -> bool {
+    result.as_ref().is_err_and(is_conflict_error)
+}
+
+pub(crate) fn is_conflict_error(error: &Error) -> bool {
     const RESERVATION_CONFLICT: u8 = 0x18;
-    matches!(result, Err(Error::Status { status: RESERVATION_CONFLICT, .. }))
+    matches!(error, Error::Status { status: RESERVATION_CONFLICT, .. })
 }
 
 pub(super) async fn write(common: Common, rights: Rights, portal: SocketAddr, name: String, mut rng: Rng) {

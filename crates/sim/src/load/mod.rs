@@ -17,7 +17,7 @@ use base::Rng;
 use initiator::Lun;
 use rt::CoreId;
 
-pub(crate) use self::fence::is_conflict;
+pub(crate) use self::fence::{is_conflict, is_conflict_error};
 pub use self::rights::KINDS;
 use self::rights::Rights;
 use crate::cluster::Cluster;

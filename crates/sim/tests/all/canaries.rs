@@ -55,9 +55,15 @@ fn says(plan: &Plan, canary: Canary, text: &str) -> bool {
     ended.is_err_and(|panic| panic.downcast_ref::<String>().is_some_and(|said| said.contains(text)))
 }
 
+/// The seed that detected something before, which must be one of the first, and then all of these.
+fn seeds(before: u64) -> impl Iterator<Item = u64> {
+    assert!(before < SEEDS, "seed {before} is named, and only those below {SEEDS} count");
+    std::iter::once(before).chain(0..SEEDS)
+}
+
 /// Tries the seed that detected it before, and then the others.
 fn one_that_notices(canary: Canary, before: u64) -> Option<u64> {
-    std::iter::once(before).chain(0..SEEDS).find(|seed| notices(&Plan::from_seed(*seed), canary))
+    seeds(before).find(|seed| notices(&Plan::from_seed(*seed), canary))
 }
 
 /// A seed whose plan has the part, and which detects the mistake because of it.
@@ -66,7 +72,7 @@ fn one_that_shows(part: &str, canary: Canary, before: u64) -> Option<u64> {
         let plan = Plan::from_seed(*seed);
         plan.has(part) && notices(&plan, canary) && !notices(&plan.without(part), canary)
     };
-    std::iter::once(before).chain(0..SEEDS).find(shows)
+    seeds(before).find(shows)
 }
 
 /// Calls `work` for each of these, on all cores.
@@ -98,7 +104,7 @@ fn each_check_of_logs_notices_a_mistake() {
             let plan = Plan::from_seed(*seed);
             (it.plans)(&plan) && says(&plan, it.canary, it.says)
         };
-        let seed = std::iter::once(it.before).chain(0..SEEDS).find(notices);
+        let seed = seeds(it.before).find(notices);
         println!("{}: {}, {seed:?}", it.check, it.canary);
         assert!(seed.is_some(), "{} did not notice {} in logs in {SEEDS} seeds", it.check, it.canary);
     });
@@ -111,6 +117,25 @@ fn faults_show_mistakes() {
         println!("{part}: {canary}, {seed:?}");
         assert!(seed.is_some(), "{part} did not show {canary} in {SEEDS} seeds");
     });
+}
+
+/// The table of `docs/testing.md` is this list.
+#[test]
+fn the_documentation_says_what_shows_each_fault() {
+    let text = include_str!("../../../../docs/testing.md");
+    let rows = text.lines().skip_while(|line| !line.starts_with("| fault, or part of the plan |")).skip(2);
+    let rows = rows.map_while(|row| row.strip_prefix("| ")?.strip_suffix(" |"));
+    let rows: Vec<String> = rows.map(shown_in).collect();
+    let listed = Canary::SHOWN_BY.iter().map(|(part, canary, seed)| format!("{part}, {canary}, {seed}"));
+    assert_eq!(rows, listed.collect::<Vec<_>>());
+}
+
+/// The fault, the mistake and the seed in a row of that table.
+fn shown_in(row: &str) -> String {
+    let cells: Vec<&str> = row.split(" | ").collect();
+    let [part, shows, seed] = cells[..] else { panic!("not three columns: {row}") };
+    let canary = shows.split('`').nth(1).unwrap();
+    format!("{part}, {canary}, {seed}")
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Root {
         let [first, second] = &self.copies;
         assert!(
             first.len() + second.len() <= RUNS_MAX && self.replay.len() <= REPLAY_MAX,
-            "whoever makes a root counts"
+            "the caller has counted them"
         );
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(MAGIC);

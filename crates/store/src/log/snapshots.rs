@@ -230,8 +230,9 @@ impl LogSlice {
         let inner = &self.log().inner;
         let items = {
             let mut state = inner.state.borrow_mut();
-            let kept = state.marks.of(self.branch()).iter().filter(|mark| mark.standing == Standing::Kept);
-            let gone: Vec<Mark> = kept.filter(|mark| ids.contains(&mark.id)).copied().collect();
+            // Also those of which an earlier call could not make that durable.
+            let taken = state.marks.of(self.branch()).iter().filter(|mark| mark.standing != Standing::Taking);
+            let gone: Vec<Mark> = taken.filter(|mark| ids.contains(&mark.id)).copied().collect();
             for mark in &gone {
                 state.marks.delete(Era::new(self.branch(), mark.era));
             }
@@ -362,7 +363,8 @@ impl Slice {
     /// come back after a crash. Their space is freed in the background, in steps.
     ///
     /// # Errors
-    /// [`SnapshotError::Slice`]: they cannot be read, but may come back when the pool is reopened.
+    /// [`SnapshotError::Slice`]: they cannot be read, but may come back when the pool is reopened, unless this
+    /// is repeated.
     pub async fn delete_snapshots(&self, ids: &[u64]) -> Result<(), SnapshotError> {
         self.ready().await?;
         match &*self.layout() {

@@ -17,7 +17,7 @@ use crate::disks::PoolDisk;
 use crate::error::StoreError;
 use crate::geometry::{End, SUPERBLOCK_BYTES};
 use crate::slot;
-use crate::superblock::Superblock;
+use crate::superblock::{DiskRole, Superblock};
 
 /// Which disks get a new superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +176,7 @@ impl Inner {
             generation,
             geometry: layout.geometry[disk],
             reserved: layout.disks.disk(disk as u16).is_reserved(),
+            role: DiskRole::Data,
         }
     }
 }

@@ -278,6 +278,8 @@ async fn newest_superblock(disk: &Disk, path: &Path) -> Result<(Superblock, bool
     let mut newest: Option<Superblock> = None;
     let mut unread = [0; 2];
     let mut worst = Unreadable::Absent;
+    // The newest superblock with an unknown role: its generation, and the role.
+    let mut unknown: Option<(u64, u8)> = None;
     if size < DISK_BYTES_MIN {
         return Err(not_a_pool(disk, path).await);
     }
@@ -302,15 +304,25 @@ async fn newest_superblock(disk: &Disk, path: &Path) -> Result<(Superblock, bool
                     newest = Some(superblock);
                 }
                 Ok(_) | Err(Unreadable::Absent) => {}
+                Err(Unreadable::Role { role, generation }) => {
+                    unknown = unknown.max(Some((generation, role)));
+                }
                 Err(Unreadable::Damaged) if matches!(worst, Unreadable::Version(_)) => {}
                 Err(unreadable) => worst = unreadable,
             }
         }
     }
+    if let Some((generation, role)) = unknown
+        && newest.is_none_or(|newest| newest.generation < generation)
+    {
+        return Err(StoreError::DiskRole { path: path.to_owned(), role });
+    }
     match (newest, worst) {
         (Some(newest), worst) => Ok((newest, worst != Unreadable::Absent)),
         (None, Unreadable::Absent) => Err(not_a_pool(disk, path).await),
-        (None, Unreadable::Damaged) => Err(StoreError::SuperblockDamaged { path: path.to_owned() }),
+        (None, Unreadable::Damaged | Unreadable::Role { .. }) => {
+            Err(StoreError::SuperblockDamaged { path: path.to_owned() })
+        }
         (None, Unreadable::Version(found)) => {
             Err(StoreError::Version { path: path.to_owned(), found, known: VERSION })
         }

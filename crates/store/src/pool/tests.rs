@@ -5,6 +5,7 @@
 
 mod growth;
 mod no_space;
+mod roles;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

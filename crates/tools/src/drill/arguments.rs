@@ -220,9 +220,8 @@ fn plan_text(plan: &Plan) -> String {
     let witness = if plan.shape.witness { " and a witness" } else { "" };
     let nodes = plan.shape.copies + plan.shape.others;
     let kind = match plan.shape.kind {
-        VolumeKind::Thick => "",
-        VolumeKind::Ram => " RAM",
-        VolumeKind::Log => " log",
+        usual if usual == VolumeKind::default() => String::new(),
+        kind => format!(" {}", kind.name()),
     };
     let pools = match plan.shape.small_pools {
         true => format!(" in pools of {}", size(plan.shape.pool_bytes())),

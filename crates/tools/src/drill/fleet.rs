@@ -77,10 +77,10 @@ pub struct Shape {
 impl Shape {
     /// The size of each node's pool.
     pub fn pool_bytes(&self) -> u64 {
-        match self.kind {
-            VolumeKind::Ram => ROOM,
-            _ if self.small_pools => whole_mebibytes(self.size / 2),
-            VolumeKind::Thick | VolumeKind::Log => self.size + ROOM,
+        match self.kind.is_durable() {
+            false => ROOM,
+            true if self.small_pools => whole_mebibytes(self.size / 2),
+            true => self.size + ROOM,
         }
     }
 
@@ -239,7 +239,7 @@ impl Fleet {
         let nodes = self.with_copies().iter().map(|node| node.number).collect();
         // The scenarios look for blocks in the pool's file, and fill the pool with as many as it has room
         // for.
-        let compression = (kind == VolumeKind::Log).then_some(Compression::Off);
+        let compression = kind.is_compressible().then_some(Compression::Off);
         let new = VolumeCreate::new(VOLUME, self.shape.size);
         let volume = VolumeCreate { kind, nodes: Some(nodes), compression, ..new };
         self.nodes[0].client.create_volume(&volume)?;
@@ -301,7 +301,7 @@ impl Fleet {
         let forget = || node.client.forget_pool(POOL, &PoolForget { unmap: false }, None).is_ok();
         waiter.wait(REPLACE_LIMIT, "the lost pool to be removed from the record", forget)?;
         let path = node.pool_file().display().to_string();
-        let disk = NewDisk { path, size: Some(node.pool_bytes), reserve: false };
+        let disk = NewDisk { path, size: Some(node.pool_bytes), preallocate: false };
         let pool = PoolCreate { name: POOL.into(), disks: vec![disk], wipe: false };
         node.client.create_pool(&pool, None)?;
         // As an administrator would, on a node that has a copy.
@@ -351,7 +351,7 @@ impl Member {
         let beats = shape.beats_apart.then(free_port).transpose()?;
         let data = shape.directory.join(format!("n{number}"));
         let pool = shape.pool_bytes();
-        let ram = if shape.kind == VolumeKind::Ram { shape.size + ROOM } else { ROOM };
+        let ram = if shape.kind.is_durable() { ROOM } else { shape.size + ROOM };
         let arguments = [
             ("--data-dir", data.display().to_string()),
             ("--name", format!("n{number}")),

@@ -23,7 +23,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::{ClientError, Verification, VolumeKind};
+use api::{ClientError, Verification};
 use base::Instant;
 use initiator::Policy;
 use initiator::load::{LoadError, Report, Stall};
@@ -184,10 +184,10 @@ pub enum News<'a> {
 impl Plan {
     /// Runs the drill.
     pub fn carry_out(&self, tell: &mut dyn FnMut(News<'_>)) -> Result<Record, DrillError> {
-        if self.shape.kind == VolumeKind::Ram && self.scenario.is_of_all() {
+        if !self.shape.kind.is_durable() && self.scenario.is_of_all() {
             return Err(DrillError::InMemory(self.scenario));
         }
-        if self.scenario.needs_log() && self.shape.kind != VolumeKind::Log {
+        if self.scenario.needs_log() && !self.shape.kind.is_thin() {
             return Err(DrillError::NeedsLog(self.scenario));
         }
         if self.scenario.is_once() && (self.cycles > 1 || self.policies.len() > 1) {

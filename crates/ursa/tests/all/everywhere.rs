@@ -79,7 +79,7 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     assert_eq!((&there["copies"][0]["node"], &there["copies"][0]["here"]), (&json!(1), &json!(false)));
     assert_eq!(
         there["losses"],
-        json!([{"node": 1, "outcome": "unavailable", "text": "if node 1 is lost: unavailable until the node returns (only copy in sync)"}])
+        json!([{"node": 1, "outcome": "unavailable", "text": "unavailable until the node returns (only copy in sync)"}])
     );
 
     // By default a volume has two copies; for a single copy, the command shows the consequences.

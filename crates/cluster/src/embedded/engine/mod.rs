@@ -4,6 +4,7 @@ mod apply;
 mod batch;
 mod doubt;
 mod idle;
+mod unreadable;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -15,6 +16,7 @@ use thiserror::Error;
 
 use batch::{Deferred, Unconfirmed};
 use doubt::Doubt;
+use unreadable::Unreadable;
 
 use super::entry::{self, Command, Content, Proposal};
 use super::message::{self, Content as Sent};
@@ -31,6 +33,7 @@ use crate::limits::{
 use crate::members::{MemberChange, Members};
 use crate::node_id::NodeId;
 use crate::record::Record;
+use crate::stall::Stall;
 use crate::store::Status;
 use crate::transaction::{Outcome, Transaction};
 use crate::watch::Change;
@@ -92,6 +95,8 @@ pub enum Notification {
 pub enum Refused {
     #[error("a malformed message")]
     Malformed,
+    #[error("an addition to the log that this version of Ursa cannot read")]
+    Unreadable,
     #[error("a message from another cluster")]
     OtherCluster,
     #[error(
@@ -145,6 +150,8 @@ pub struct Engine {
     floor: Position,
     /// The followers that are receiving a snapshot, and since when.
     snapshots: BTreeMap<u64, u64>,
+    /// What other nodes want to add to the log here, and this node cannot read.
+    unreadable: Unreadable,
     messages: VecDeque<(NodeId, Vec<u8>)>,
     replies: VecDeque<Reply>,
     told: VecDeque<Notification>,
@@ -212,6 +219,7 @@ impl Engine {
             doubt: None,
             floor: Position::default(),
             snapshots: BTreeMap::new(),
+            unreadable: Unreadable::default(),
             messages: VecDeque::new(),
             replies: VecDeque::new(),
             told: VecDeque::new(),
@@ -263,8 +271,13 @@ impl Engine {
             voters: numbers(&self.members().voters),
             learners: numbers(&self.members().learners),
             trouble: None,
-            stalled: None,
+            stalled: self.stalled(),
         }
+    }
+
+    /// Why the log of this node does not grow although its disk is well.
+    pub fn stalled(&self) -> Option<Stall> {
+        self.unreadable.stall(self.ticks, self.saved().last())
     }
 
     /// Another [`TICK`](crate::limits::TICK) has passed.
@@ -299,8 +312,17 @@ impl Engine {
 
     /// Handles a message that the node `from` has sent.
     pub fn handle_message(&mut self, from: NodeId, bytes: &[u8]) -> Result<(), Refused> {
-        let (envelope, content) = message::decode(bytes).map_err(|_| Refused::Malformed)?;
         let identity = self.saved().identity;
+        let (envelope, content) = match message::decode(bytes) {
+            Ok(decoded) => decoded,
+            Err(_) if self.members().gone.contains(&from) => return Err(Refused::Gone),
+            Err(_) if message::is_for_the_log(&identity, bytes) => {
+                let end = self.saved().last();
+                self.unreadable.handle_refused(self.ticks, end);
+                return Err(Refused::Unreadable);
+            }
+            Err(_) => return Err(Refused::Malformed),
+        };
         if envelope.cluster != identity.cluster {
             return Err(Refused::OtherCluster);
         }

@@ -18,7 +18,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use proto::scsi::{Abort, BlockDone, ChangeRequest, LuState, Notice, Outcome, Status};
+use proto::block::BlockDone;
+use proto::scsi::{Abort, ChangeRequest, LuState, Notice, Outcome, Status};
 use rt::CoreId;
 use rt::sync::{Closed, oneshot};
 use store::StoreError;

@@ -4,7 +4,7 @@
 //! still allowed on both units and still wanted. An aborted copy ends after its current step.
 
 use base::{BlockCount, BlockSize, Chain, Instant, LbaRange};
-use proto::scsi::{BlockDone, BlockError, CopyFailure, CopyFault, CopySegment, ItNexus, NexusId, Refusal};
+use proto::scsi::{CopyError, CopyFailure, CopyFault, CopySegment, ItNexus, NexusId, Refusal};
 use rt::Durability;
 
 use super::{AtVolume, Unit};
@@ -33,22 +33,18 @@ impl From<Aborted> for Stop {
 }
 
 /// Copies the segments in order. Both units must be visible to the session: a copy must not bypass LUN maps.
-pub(super) async fn copy(
-    caller: &Caller,
-    nexus: NexusId,
-    segments: &[CopySegment],
-) -> Result<BlockDone, BlockError> {
+pub(super) async fn copy(caller: &Caller, nexus: NexusId, segments: &[CopySegment]) -> Result<(), CopyError> {
     for (number, segment) in (0..).zip(segments) {
         let mut written = BlockCount(0);
         copy_segment(caller, nexus, segment, &mut written).await.map_err(|stop| match stop {
-            Stop::Aborted => BlockError::Aborted,
+            Stop::Aborted => CopyError::Aborted,
             Stop::Fault(fault) => {
                 let residual = (written.0 > 0).then(|| segment.target_range.count.0 - written.0);
-                BlockError::Copy(CopyFailure { segment: number, residual, fault })
+                CopyError::Failed(CopyFailure { segment: number, residual, fault })
             }
         })?;
     }
-    Ok(BlockDone::Done)
+    Ok(())
 }
 
 /// Copies one segment; `written` counts the target's blocks.

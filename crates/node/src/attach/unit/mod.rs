@@ -13,9 +13,9 @@ mod stats;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use proto::block::{BlockError, BlockOp};
 use proto::scsi::{
-    BlockError, BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Notice, Outcome, RelativePort,
-    Request, Step,
+    ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Notice, Outcome, RelativePort, Request, Step,
 };
 use rt::sync::{Notify, Sender, oneshot};
 
@@ -216,7 +216,7 @@ impl Unit {
             Step::Change(change) => (Operation::Other, 0, self.change_for(caller, change).await),
             Step::Copy(pending, segments) => {
                 let result = copy::copy(caller, nexus, &segments).await;
-                (Operation::Copy, 0, self.brain.borrow_mut().finish(pending, result))
+                (Operation::Copy, 0, self.brain.borrow_mut().finish_copy(pending, result))
             }
         };
         self.stats.borrow_mut().record(operation, bytes, rt::now().since(began), &outcome);

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use proto::scsi::{BlockOp, Outcome};
+use proto::block::BlockOp;
+use proto::scsi::Outcome;
 
 use crate::histogram::Histogram;
 

@@ -16,6 +16,7 @@ use super::super::access::{HOSTS, TARGETS};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError, Result, StartError};
+use super::ClusterFault;
 use crate::attach::access::{HostGroup, Target};
 use crate::attach::port_numbers::NodeNumber;
 use crate::events::code::{CLUSTER_FAILED, CLUSTER_RECOVERED};
@@ -49,10 +50,8 @@ pub(in crate::control) struct KnownAccess {
 /// Why the node does not take part in its cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterFailure {
-    /// The reason, as a code for programs.
-    pub cause: &'static str,
-    /// The reason, as text.
-    pub why: String,
+    /// The reason.
+    pub why: ClusterFault,
     /// Since when.
     pub since: Instant,
 }
@@ -142,26 +141,22 @@ impl Control {
     }
 
     fn note_cluster_failure(&self, error: &ControlError) {
-        let why = chain(error);
-        let cause = match error {
-            ControlError::Enter(error) => error.cause(),
-            ControlError::Record(_) => "own_record",
-            _ => "other",
-        };
+        let why = ClusterFault::from(error);
+        let cause = why.code();
         let mut failure = self.cluster_failure.borrow_mut();
-        if let Some(known) = failure.as_mut().filter(|known| known.cause == cause) {
+        if let Some(known) = failure.as_mut().filter(|known| known.why.code() == cause) {
             known.why = why;
             return;
         }
         tracing::error!(
-            reason = why,
+            reason = chain(error),
             "this node cannot take part in its cluster: it serves only volumes that have never had a copy on another node, and keeps trying"
         );
         let name = &self.host.name;
         let text = format!("node {name} cannot take part in its cluster: {why}");
         tell(Event::new(CLUSTER_FAILED, name, text).because(cause));
         let since = failure.as_ref().map_or(rt::now(), |known| known.since);
-        *failure = Some(ClusterFailure { cause, why, since });
+        *failure = Some(ClusterFailure { why, since });
     }
 
     /// Saves the cluster's access rules for a start without the cluster, as long as the node is in it.
@@ -217,9 +212,10 @@ mod tests {
             written.await.unwrap();
             control.begin_in_cluster().await.unwrap();
             let failure = control.cluster_failure().unwrap();
-            assert!(failure.why.contains("a later version"), "{failure:?}");
-            let refused = control.leave_cluster().await.unwrap_err().to_string();
-            assert!(refused.contains("a later version"), "{refused}");
+            let entry = r#"["since","a later version"]"#.to_owned();
+            assert_eq!(failure.why, ClusterFault::PlaceUnreadable { entry });
+            let refused = control.leave_cluster().await.unwrap_err();
+            assert!(matches!(&refused, ControlError::ClusterFailed(why) if *why == failure.why), "{refused}");
             // Its number is a guess, and may be that of another node.
             assert!(control.check_is_here(None).is_ok() && control.check_is_here(Some(1)).is_err());
             let kept = control.record.borrow().text(CLUSTER).map(str::to_owned);

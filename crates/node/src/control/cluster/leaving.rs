@@ -232,3 +232,29 @@ impl KnownAccess {
         targets.chain(hosts).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::version_1::check;
+
+    /// What version 1 has in the node's record. Later versions must read it.
+    #[test]
+    fn an_entry_of_version_1_is_read_and_keeps_what_it_says() {
+        let access = json!({
+            "targets": [{
+                "name": "iqn.2026-11.io.ursa:db", "port": 1, "alias": "database",
+                "chap": {"user": "target", "secret": "not a secret at all"},
+                "maps": [{"lun": 0, "volume": "00000000000000000000000000000001", "host": "web"}],
+                "made_with": "00000000000000000000000000000001"
+            }],
+            "hosts": [{"name": "web", "initiators": [], "addresses": ["10.1.0.0/16"], "chap": null}]
+        });
+        check::<KnownAccess>(&access);
+        check::<LeftCluster>(&json!({
+            "cluster": "00112233445566778899aabbccddeeff", "access": access, "is_done": true
+        }));
+    }
+}

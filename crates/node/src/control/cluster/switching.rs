@@ -23,7 +23,7 @@ use super::super::members::NEXT_NODE;
 use super::super::previous_run::retry_while_held;
 use super::super::turns::{NOTHING, Thing};
 use super::super::{Control, ControlError, Result, snapshots};
-use super::{ClusterFailure, EnterError};
+use super::{ClusterFailure, ClusterFault, EnterError};
 use crate::member::{Frozen, Reconciler};
 use crate::record::Change;
 
@@ -143,11 +143,7 @@ impl Control {
         }
         // Without this, nothing would say why the node does not take part in a cluster. It is not reported as
         // an event.
-        self.cluster_failure.replace(Some(ClusterFailure {
-            cause: "moving",
-            why: "it is moving to another cluster".into(),
-            since: rt::now(),
-        }));
+        self.cluster_failure.replace(Some(ClusterFailure { why: ClusterFault::Moving, since: rt::now() }));
         self.tokens.borrow_mut().clear();
         drop(self.life.take());
         former.end().await;

@@ -182,7 +182,7 @@ impl Control {
             }
             changing.waits_for(WaitsFor::ClusterRecord);
             control.record_sole(&reconciler, &volume).await?;
-            control.adopt_snapshots_soon();
+            control.compare_snapshots_soon();
             changing.waits_for(WaitsFor::Disks(disks));
             control.adopt_what_is_recorded(&reconciler, id).await.map(drop)
         })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::BlockSize;
 use cluster::Transaction;
 use replica::{NodeId, Slot};
-use store::{Compression, STRIPE_UNIT, SpacePolicy, VolumeKind};
+use store::{Compression, STRIPE_UNIT, SpacePolicy};
 
 use super::super::access::MapSpec;
 use super::super::change::{Changing, WaitsFor};
@@ -23,7 +23,7 @@ use crate::data::VolumeId;
 use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
 
 /// The key of the number that the next volume with copies gets.
-const NEXT_NUMBER: &str = "next-volume-number";
+pub(crate) const NEXT_NUMBER: &str = "next-volume-number";
 
 /// How long to wait for the record's update after another node has drawn the same number, before the next
 /// attempt.
@@ -105,9 +105,9 @@ impl Control {
             created: new.created,
         };
         // Only a log volume is created with it. Another one is compressed when it becomes a log volume.
-        let compression = match new.kind {
-            VolumeKind::Log => new.compression,
-            VolumeKind::Thick | VolumeKind::Ram => Compression::default(),
+        let compression = match new.kind.is_compressible() {
+            true => new.compression,
+            false => Compression::default(),
         };
         // The pools of other nodes may have other extents.
         let pool = new.pool.as_ref().map_or_else(|| self.only_pool(), |pool| self.pool_named(pool));
@@ -432,6 +432,7 @@ fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
         compression: (*compression).into(),
         restoring: None,
         restored: None,
+        snapshots_above: None,
     };
     drawn
         .transaction()

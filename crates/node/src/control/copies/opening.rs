@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{BlockSize, ByteLen};
 use replica::{Incarnation, Slot};
-use store::{CopyState, MetadataState, PoolId, Stripe, VolumeInfo, VolumeKind};
+use store::{CopyState, MetadataState, PoolId, Stripe, VolumeInfo};
 
 use super::super::doing::Doing;
 use super::super::turns::NOTHING;
@@ -125,7 +125,7 @@ impl Control {
         // The copy may have been grown before the volume was.
         let info = VolumeInfo { capacity: copy.size.min(kept.capacity), ..kept };
         let untrusted = state.is_untrusted();
-        let blank = untrusted || !copy.new && info.kind == VolumeKind::Ram;
+        let blank = untrusted || !copy.new && !info.kind.is_durable();
         let mut _turn = None;
         if let Some(unit) = Shard::current().unit(id) {
             // From here on, this node does not change the volume's reservations by itself.

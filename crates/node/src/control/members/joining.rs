@@ -46,9 +46,7 @@ struct Welcome {
     members: Vec<Member>,
     /// The portal group that the node has from now on.
     portal_group: u16,
-    /// How many of the node's targets and host groups the cluster's record has now.
-    rules: usize,
-    /// A revision of the record that has them.
+    /// A revision of the record that has the node's targets and host groups.
     revision: u64,
 }
 
@@ -185,10 +183,6 @@ impl Control {
         let joined = joined.map_err(not_joined)?;
         let welcome: Welcome = serde_json::from_slice(&joined.about)
             .map_err(|_| ControlError::Internal("the member's welcome cannot be read"))?;
-        // An earlier version of the member would have dropped them.
-        if welcome.rules != about.has.rules() {
-            return Err(ControlError::Internal("the member has not taken all targets and host groups"));
-        }
         let place = Place {
             cluster,
             node: joined.credentials.node().0,
@@ -270,7 +264,6 @@ impl Control {
         newcomer: Newcomer,
         request: &JoinRequest,
     ) -> Result<JoinAnswer> {
-        let rules = newcomer.has.rules();
         let record = reconciler.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         // The founder's own entry has its portal group. It cannot be added after somebody else's.
         reconciler.until_known(&node_key(reconciler.me())).await;
@@ -318,7 +311,7 @@ impl Control {
         Ok(JoinAnswer {
             node: NodeId(number),
             certificate,
-            about: json(&Welcome { generation: record.generation, members, portal_group, rules, revision }),
+            about: json(&Welcome { generation: record.generation, members, portal_group, revision }),
         })
     }
 }
@@ -350,7 +343,10 @@ fn not_joined(error: link::JoinError) -> ControlError {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::version_1::check;
 
     const IDENTITY: &str = "it";
 
@@ -393,6 +389,36 @@ mod tests {
             has: Belongings::default(),
         };
         portal_group_in(nodes, &newcomer)
+    }
+
+    /// What version 1 sends. Later versions must read it: add fields, and change none.
+    #[test]
+    fn what_a_node_of_version_1_says_when_it_joins_is_read() {
+        check::<Newcomer>(&json!({
+            "name": "server2", "listen": ["10.0.0.2:3270"], "portals": ["10.1.0.2:3260"], "portal_group": 4711,
+            "identity": "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "witness": true, "record": "etcd",
+            "has": {
+                "access": {
+                    "targets": [
+                        {"name": "iqn.2026-11.io.ursa:db", "port": 1, "alias": null, "chap": null, "maps": []}
+                    ],
+                    "hosts": [{"name": "web", "initiators": [], "addresses": ["10.1.0.0/16"], "chap": null}]
+                },
+                "volumes": {"db": "00000000000000000000000000000001"},
+                "unnamed": ["00000000000000000000000000000002"],
+                "pools": {"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf": "default"},
+                "addresses": ["192.0.2.10", "fd00::10"]
+            }
+        }));
+        check::<Newcomer>(&json!({
+            "name": "server2", "listen": [], "portals": [], "portal_group": 1, "identity": "", "witness": false,
+            "record": "nodes",
+            "has": {"access": {"targets": [], "hosts": []}, "volumes": {}, "addresses": []}
+        }));
+        check::<Welcome>(&json!({
+            "generation": 1, "members": [{"node": 1, "addresses": ["10.0.0.1:3270"]}], "portal_group": 4711,
+            "revision": 42
+        }));
     }
 
     #[test]

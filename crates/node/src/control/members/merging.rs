@@ -59,11 +59,6 @@ pub(super) struct Belongings {
 }
 
 impl Belongings {
-    /// How many targets and host groups there are.
-    pub(super) fn rules(&self) -> usize {
-        self.access.targets.len() + self.access.hosts.len()
-    }
-
     /// Leaves out the names of the volumes, which take most of the space: with 35 bytes for each, what may be
     /// sent ([`link::ABOUT_MAX`]) is enough for more than 20,000, those of five full pools.
     ///

@@ -71,7 +71,30 @@ impl From<ControlError> for JoinRefusal {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::version_1::check_all;
+
+    /// What version 1 sends. Later versions must read it: add refusals, and change none.
+    #[test]
+    fn refusals_of_version_1_are_read_and_keep_what_they_say() {
+        let collisions = json!([
+            {"volume": {"name": "db"}}, {"host": {"name": "web"}}, {"target": {"name": "iqn.2026-11.io.ursa:db"}},
+            {"lun": {"target": "iqn.2026-11.io.ursa:db", "lun": 3}},
+            {"foreign": {"target": "iqn.2026-11.io.ursa:db", "lun": 3}}, {"elsewhere": {"volume": "db", "node": 2}},
+            {"port": {"target": "iqn.2026-11.io.ursa:a", "other": "iqn.2026-11.io.ursa:b"}},
+            {"chap": {"target": "iqn.2026-11.io.ursa:db", "host": "web"}},
+            {"secret": {"target": "iqn.2026-11.io.ursa:db", "host": "web"}}, {"pool": {"name": "default"}},
+            {"floating-ip": {"address": "192.0.2.10"}}
+        ]);
+        check_all::<Collision>(&collisions);
+        check_all::<JoinRefusal>(&json!([
+            "stopping", "token", "version", "record-in-etcd", "record-in-nodes",
+            {"collides": {"collisions": collisions, "more": 7}}, "no-authority", {"failed": "record-silent"},
+            "unknown"
+        ]));
+    }
 
     #[test]
     fn a_refusal_is_read_as_it_was_sent() {

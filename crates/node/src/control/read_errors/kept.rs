@@ -224,11 +224,27 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::version_1::check;
 
     const PLACE: DiskPlace = (PoolId([3; 16]), 1);
     const VOLUME: VolumeId = VolumeId([7; 16]);
     const YEAR_2027: u64 = 1_800_000_000;
+
+    /// What version 1 has in the node's record. Later versions must read it.
+    #[test]
+    fn an_entry_of_version_1_is_read_and_keeps_what_it_says() {
+        check::<KeptErrors>(&json!({
+            "pool": "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "disk": 1, "since": 1790000000,
+            "blocks": [
+                {"offset": 4096, "volume": "00000000000000000000000000000001", "lba": 24, "repaired": true},
+                {"offset": 8192, "volume": "00000000000000000000000000000001", "lba": 32}
+            ],
+            "more": true
+        }));
+    }
 
     fn at(seconds: u64) -> Instant {
         Instant(seconds * 1_000_000_000)

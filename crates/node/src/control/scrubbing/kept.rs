@@ -202,11 +202,29 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::version_1::check;
 
     const POOL: PoolId = PoolId([3; 16]);
     const OTHER: PoolId = PoolId([4; 16]);
     const VOLUME: VolumeId = VolumeId([7; 16]);
+
+    /// What version 1 has in the node's record. Later versions must read it.
+    #[test]
+    fn an_entry_of_version_1_is_read_and_keeps_what_it_says() {
+        let (pool, volume) = ("a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "00000000000000000000000000000001");
+        check::<ScrubEntry>(&json!({
+            "pool": pool, "volume": volume,
+            "last": {"at": 1790000000, "stopped": true, "found": {"bad": 2, "repaired": 1, "first": 24}},
+            "progress": {
+                "began": 1790000100, "asked": true, "size": 1073741824, "done": 1048576,
+                "found": {"bad": 0, "repaired": 0}
+            }
+        }));
+        check::<ScrubEntry>(&json!({"pool": pool, "volume": volume, "due_since": 1790000000}));
+    }
 
     fn progress(done: u64) -> ScrubProgress {
         ScrubProgress { began: 9, asked: true, size: 1 << 20, done, found: ScrubFound::default() }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use base::Instant;
 use replica::{Config, NodeId, Standing};
 use rt::sync::oneshot;
-use store::VolumeKind;
 
 use super::super::change::WaitsFor;
 use super::super::doing::Doing;
@@ -267,7 +266,7 @@ impl Control {
         for of in mine {
             let info = self.volume_named(&of.id).map(|(_, info)| info);
             let info = info.map_err(|_| not_taken(&of.name, SnapshotObstacle::NotServed))?;
-            if info.kind != VolumeKind::Log || info.converting.is_some() {
+            if !info.kind.has_snapshots() || info.converting.is_some() {
                 return Err(not_taken(&of.name, SnapshotObstacle::Converting));
             }
             let volume = Shard::current().volume(info.id);
@@ -384,7 +383,7 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Checks that a volume can have snapshots.
 pub(super) fn check_volume(reconciler: &Reconciler, entry: &VolumeEntry) -> Result<()> {
-    if entry.shape.kind != VolumeKind::Log {
+    if !entry.shape.kind.has_snapshots() {
         return Err(ControlError::NoSnapshotsOfKind(entry.name.clone()));
     }
     match reconciler.fork_of(entry) {
@@ -537,7 +536,7 @@ async fn complete(reconciler: &Reconciler, entry: &SnapshotEntry, taken: Taken) 
         of.copies.retain(|copy| held.is_some_and(|held| held.nodes.contains(&copy.node)));
         // What has changed since the entry was written depends on it.
         let volume = VolumeId::parse(&of.id).and_then(|id| reconciler.get::<VolumeEntry>(&volume_key(id)));
-        if volume.is_none_or(|(volume, _)| volume.shape.kind != VolumeKind::Log || !of.has_it(&volume)) {
+        if volume.is_none_or(|(volume, _)| !volume.shape.kind.has_snapshots() || !of.has_it(&volume)) {
             return Err(not_taken(&of.name, SnapshotObstacle::Changed));
         }
     }

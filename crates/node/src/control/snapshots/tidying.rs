@@ -3,62 +3,79 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::time::Duration;
 
+use base::Instant;
 use replica::NodeId;
 
 use super::super::{Control, ControlError, Result};
+use super::leftovers::delete_in_pool;
 use super::restoring::{complete, is_restored_to};
 use super::{SnapshotHere, SnapshotsHere};
-use crate::canary::{Canary, makes};
 use crate::copies::{
     NodeEntry, SNAPSHOT_CHANGES, SnapshotCopy, SnapshotEntry, SnapshotOf, SnapshotState, VolumeEntry,
     node_key, pool_number, volume_key,
 };
 use crate::data::VolumeId;
 use crate::member::Reconciler;
-use crate::shard::{Shard, on_all_cores};
 use crate::yielding::ITEMS_PER_TURN;
 
 /// How many snapshots are confirmed in one round, and deleted of one volume: the record takes a moment for
 /// each.
 const AT_ONCE: usize = 64;
 
+/// How often what pools here have is compared with the record at most, as long as copies are opened.
+const COMPARED_AFTER: Duration = Duration::from_secs(10);
+
 impl Control {
     /// Looks after the snapshots that are being taken or deleted, in a task of its own: the record may not
     /// respond.
     pub(in crate::control) fn tidy_snapshots(self: &Rc<Control>, reconciler: &Rc<Reconciler>) {
         let changes: Vec<SnapshotEntry> = reconciler.list(SNAPSHOT_CHANGES);
-        let adopts = !self.snapshots.all_adopted.get() && self.all_pools_are_open();
-        if changes.is_empty() && !adopts {
+        let (now, activations) = (rt::now(), reconciler.activations());
+        let is_old = |(at, before): (Instant, u64)| activations != before && now.since(at) >= COMPARED_AFTER;
+        let is_due = self.snapshots.compared.get().is_none_or(is_old);
+        let compares = is_due && reconciler.acts_by().0 > 0 && self.all_pools_are_open();
+        if changes.is_empty() && !compares {
             return;
         }
         let (control, reconciler) = (Rc::clone(self), Rc::clone(reconciler));
         self.snapshots.tidying.start((), async move {
             control.tidy_all(&reconciler, changes).await;
-            if adopts {
+            if compares {
                 // Before the look: another volume may come meanwhile.
-                control.snapshots.all_adopted.set(true);
-                let adopted = control.adopt_snapshots(&reconciler).await;
-                if !matches!(adopted, Ok(true)) {
-                    tracing::debug!(?adopted, "snapshots in pools are not compared with the record yet");
-                    control.adopt_snapshots_soon();
+                control.snapshots.compared.set(Some((now, activations)));
+                let compared = control.compare_snapshots(&reconciler).await;
+                if !matches!(compared, Ok(true)) {
+                    tracing::debug!(?compared, "snapshots in pools are not compared with the record yet");
+                    control.compare_snapshots_soon();
                 }
             }
         });
     }
 
     /// A volume has come to this node with its pool, and perhaps its snapshots have.
-    pub(in crate::control) fn adopt_snapshots_soon(&self) {
-        self.snapshots.all_adopted.set(false);
+    pub(in crate::control) fn compare_snapshots_soon(&self) {
+        self.snapshots.compared.set(None);
+    }
+
+    /// Compares what pools here have with the record. Returns whether all copies have said what they have,
+    /// and nothing of what is gone is left.
+    async fn compare_snapshots(&self, reconciler: &Reconciler) -> Result<bool> {
+        let are_adopted = self.adopt_snapshots(reconciler).await?;
+        Ok(self.delete_left_snapshots(reconciler).await && are_adopted)
     }
 
     /// Writes to the record that sole copies here have snapshots that no other copy has: they have come with
     /// their pools from another node. Returns whether all sole copies here have said what they have.
     async fn adopt_snapshots(&self, reconciler: &Reconciler) -> Result<bool> {
+        let sole = reconciler.sole_here();
+        if sole.is_empty() {
+            return Ok(true);
+        }
         let (here, me) = (self.snapshots_here().await?, reconciler.me());
         let is_known = |id: &VolumeId| here.iter().any(|of| of.volume == id.to_string());
-        let are_all_known = reconciler.sole_here().iter().all(is_known);
+        let are_all_known = sole.iter().all(is_known);
         for SnapshotsHere { volume, has } in here {
             let Some(key) = VolumeId::parse(&volume).map(volume_key).filter(|_| !has.is_empty()) else {
                 continue;
@@ -190,19 +207,7 @@ impl Control {
     /// disk does not respond, that waits.
     async fn delete_snapshots_here(&self, reconciler: &Reconciler, id: VolumeId, numbers: &[u32]) {
         let cluster = reconciler.cluster();
-        let ids: Arc<[u64]> = numbers.iter().map(|number| pool_number(cluster, *number)).collect();
-        let deleted = on_all_cores(move || async move {
-            let Some(volume) = Shard::current().volume(id) else { return false };
-            let slices = volume.own_slices().filter(|_| !makes(Canary::SnapshotLeft));
-            for slice in slices {
-                if let Err(error) = slice.layout().delete_snapshots(&ids).await {
-                    tracing::debug!(volume = %id, %error, "snapshots could not be deleted yet");
-                    return false;
-                }
-            }
-            true
-        });
-        if !deleted.await.into_iter().all(|is_deleted| is_deleted) {
+        if !delete_in_pool(id, numbers.iter().map(|number| pool_number(cluster, *number)).collect()).await {
             return;
         }
         let (me, volume) = (reconciler.me().0, id.to_string());

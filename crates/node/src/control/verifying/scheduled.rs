@@ -13,15 +13,14 @@ use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::schedule::{Candidate, Quiet, next, pause};
 use super::{Differing, VerificationState, Verifying};
 use crate::copies::{
-    CopyEntry, DIFFERING, DifferingEntry, NodeEntry, StandingEntry, VERIFY_EVERY_MIN, VerificationEntry,
-    VerificationProgress, Verified, VolumeEntry, differing_key, node_key, verification_key,
+    CopyEntry, DIFFERING, DifferingEntry, NodeEntry, StandingEntry, VERIFICATION_TURN, VERIFY_EVERY_MIN,
+    VerificationEntry, VerificationProgress, VerificationTurn, Verified, VolumeEntry, differing_key,
+    node_key, verification_key,
 };
 use crate::data::VolumeId;
 use crate::member::{ClusterError, Reconciler, json};
 use crate::shard::Shard;
 
-/// The key of the turn: which node compares by schedule. There is one turn in the cluster.
-const TURN: &str = "verification-turn";
 /// How often a node checks whether a verification is due.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 /// How often it searches all volumes although nothing seems to have changed.
@@ -30,15 +29,6 @@ const SEARCH_ANYWAY: Duration = Duration::from_secs(600);
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// How many times noting a result is tried while other changes of the same entry interfere.
 const NOTE_TRIES_MAX: usize = 5;
-
-/// The node that has the turn.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-struct Turn {
-    node: u16,
-    /// The life of this node.
-    life: u64,
-    volume: String,
-}
 
 /// A search through all volumes that has found none that is due. To read what the record says of a thousand
 /// takes milliseconds.
@@ -124,13 +114,18 @@ impl Control {
 
     /// Takes the turn, compares, and releases the turn.
     async fn verify_in_turn(self: &Rc<Control>, reconciler: &Rc<Reconciler>, id: VolumeId) {
-        let turn = Turn { node: reconciler.me().0, life: reconciler.incarnation().0, volume: id.to_string() };
-        let taken =
-            Reconciler::transaction().expect(TURN, reconciler.revision_of(TURN)).put(TURN, json(&turn));
+        let turn = VerificationTurn {
+            node: reconciler.me().0,
+            life: reconciler.incarnation().0,
+            volume: id.to_string(),
+        };
+        let taken = Reconciler::transaction()
+            .expect(VERIFICATION_TURN, reconciler.revision_of(VERIFICATION_TURN))
+            .put(VERIFICATION_TURN, json(&turn));
         if let Err(error) = reconciler.commit(taken).await {
             return tracing::debug!(%error, "another node is verifying copies, or the record does not respond");
         }
-        let mine = reconciler.get::<Turn>(TURN).filter(|(found, _)| *found == turn);
+        let mine = reconciler.get::<VerificationTurn>(VERIFICATION_TURN).filter(|(found, _)| *found == turn);
         if let Some((_, revision)) = mine {
             match self.begin_by_schedule(reconciler, id, revision) {
                 Ok(verifying) => Rc::clone(self).verify(Rc::clone(reconciler), id, verifying).await,
@@ -142,9 +137,10 @@ impl Control {
 
     /// Releases the turn if this node has it. The caller has no verification by schedule running.
     async fn give_turn_back(&self, reconciler: &Reconciler) {
-        let Some((turn, revision)) = reconciler.get::<Turn>(TURN) else { return };
+        let Some((turn, revision)) = reconciler.get::<VerificationTurn>(VERIFICATION_TURN) else { return };
         if NodeId(turn.node) == reconciler.me() && turn.life == reconciler.incarnation().0 {
-            let back = Reconciler::transaction().expect(TURN, Some(revision)).delete(TURN);
+            let back =
+                Reconciler::transaction().expect(VERIFICATION_TURN, Some(revision)).delete(VERIFICATION_TURN);
             if let Err(error) = reconciler.commit(back).await {
                 tracing::debug!(%error, "the turn to verify copies was not released; retrying");
             }
@@ -226,8 +222,8 @@ impl Control {
         };
         scheduled.saved_at.set(rt::now());
         let entry = VerificationEntry { progress: Some(progress), ..reconciler.verification(id) };
-        let transaction =
-            note(reconciler, id, &entry, &verifying.differing()).expect(TURN, Some(scheduled.turn));
+        let transaction = note(reconciler, id, &entry, &verifying.differing())
+            .expect(VERIFICATION_TURN, Some(scheduled.turn));
         reconciler.has(id) && reconciler.commit(transaction).await.is_ok()
     }
 
@@ -337,7 +333,7 @@ fn note(
 
 /// Whether another node that may be working has the turn.
 fn is_taken(reconciler: &Reconciler) -> bool {
-    let Some((turn, _)) = reconciler.get::<Turn>(TURN) else { return false };
+    let Some((turn, _)) = reconciler.get::<VerificationTurn>(VERIFICATION_TURN) else { return false };
     let node = NodeId(turn.node);
     let known = reconciler.get::<NodeEntry>(&node_key(node));
     let is_that_life = known.is_some_and(|(entry, _)| entry.incarnation == turn.life);
@@ -350,7 +346,7 @@ fn is_taken(reconciler: &Reconciler) -> bool {
 /// A single copy is verified only if each of its blocks has a checksum.
 fn is_fit(reconciler: &Reconciler, entry: &VolumeEntry, kind: VolumeKind) -> bool {
     let in_sync = |copy: &CopyEntry| copy.standing == StandingEntry::InSync && copy.leaves.is_none();
-    (entry.copies.len() > 1 || kind == VolumeKind::Log)
+    (entry.copies.len() > 1 || kind.has_checksums())
         && entry.copies.iter().all(in_sync)
         && entry.copy_on(reconciler.me()).is_some()
         && reconciler.fork_of(entry).is_none()

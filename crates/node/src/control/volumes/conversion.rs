@@ -19,7 +19,7 @@ use store::{Compression, MetadataState, Pool, SliceError, SpacePolicy, StoreErro
 use super::super::change::WaitsFor;
 use super::super::doing::Doing;
 use super::super::filling::THRESHOLDS;
-use super::super::snapshots::no_new_snapshot;
+use super::super::snapshots::{last_snapshot, no_new_snapshot};
 use super::super::turns::{NOTHING, Thing};
 use super::super::{Beat, Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
 use super::VolumeStatus;
@@ -163,7 +163,7 @@ impl Drop for LayoutTurn<'_> {
 
 /// Whether the blocks of a volume are compressed in the log; `None`: its pool has none of it in a log.
 pub(in crate::control) fn compression_in_logs(info: &VolumeInfo) -> Option<Compression> {
-    let is_log = info.kind == VolumeKind::Log || info.converting == Some(VolumeKind::Log);
+    let is_log = info.kind.is_compressible() || info.converting.is_some_and(VolumeKind::is_compressible);
     is_log.then_some(info.compression)
 }
 
@@ -192,6 +192,9 @@ impl Control {
                     control.check_snapshots_allow(before.id, &entry.name, kind)?;
                     let mut next = VolumeEntry::clone(entry);
                     next.shape.kind = kind;
+                    if kind == VolumeKind::Thick {
+                        next.snapshots_above = Some(last_snapshot(&reconciler));
+                    }
                     Ok((next, vec![no_new_snapshot(&reconciler)]))
                 })
                 .await?;
@@ -245,7 +248,7 @@ impl Control {
 
     /// Checks that a volume with snapshots does not become one that cannot have them.
     fn check_snapshots_allow(&self, id: VolumeId, name: &str, kind: VolumeKind) -> Result<()> {
-        if kind == VolumeKind::Log { Ok(()) } else { self.check_no_snapshots(id, name) }
+        if kind.has_snapshots() { Ok(()) } else { self.check_no_snapshots(id, name) }
     }
 
     fn check_convertible(&self, pool: &Pool, info: &VolumeInfo, kind: VolumeKind) -> Result<bool> {
@@ -500,6 +503,9 @@ impl Control {
             }
             before += len;
         }
+        if converting.to == VolumeKind::Thick {
+            self.delete_snapshots_before_thick(id).await;
+        }
         self.switch(id).await?.map_err(|error| awaited(error, converting.to))
     }
 
@@ -529,7 +535,7 @@ impl Control {
             };
             show_kind(&info).await;
             let name = control.shown_name(&info);
-            let text = format!("volume {name} was converted: it is a {} volume now", kind_name(info.kind));
+            let text = format!("volume {name} was converted: it is a {} volume now", info.kind.name());
             control.events().tell(Event::new(VOLUME_CONVERTED, &name, text).of_volume(id));
             Ok(Ok(true))
         })
@@ -605,7 +611,7 @@ async fn leave_layout(pool: &Pool, id: VolumeId, switched: bool) {
 
 /// Reports over SCSI what differs between the kinds.
 async fn show_kind(info: &VolumeInfo) {
-    let (id, thresholds) = (info.id, (info.kind == VolumeKind::Log).then_some(THRESHOLDS));
+    let (id, thresholds) = (info.id, info.kind.is_thin().then_some(THRESHOLDS));
     on_all_cores(move || async move {
         let Some(unit) = Shard::current().unit(id) else { return };
         let mut brain = unit.brain().borrow_mut();
@@ -617,34 +623,27 @@ async fn show_kind(info: &VolumeInfo) {
 
 /// Checks whether a volume of one kind can be converted to another one, or is of that kind already.
 fn check_kind(from: VolumeKind, to: VolumeKind, space: SpacePolicy) -> Result<()> {
-    let reason = match (from, to) {
-        (VolumeKind::Ram, _) => "a RAM volume cannot be converted: create another volume and copy the data",
-        (_, VolumeKind::Ram) => "no volume can be converted to a RAM volume",
-        (_, VolumeKind::Thick) if space != SpacePolicy::default() => {
-            "a thick volume has neither a reserve nor a policy for a full pool: first run `ursa volume set NAME --reserve 0 --when-full fail`"
-        }
-        _ => return Ok(()),
+    let reason = if !from.is_durable() {
+        "a RAM volume cannot be converted: create another volume and copy the data"
+    } else if !to.is_durable() {
+        "no volume can be converted to a RAM volume"
+    } else if !to.is_thin() && space != SpacePolicy::default() {
+        "a thick volume has neither a reserve nor a policy for a full pool: first run `ursa volume set NAME --reserve 0 --when-full fail`"
+    } else {
+        return Ok(());
     };
     Err(ControlError::Invalid { field: "kind", reason })
 }
 
 /// The text of the event that a volume is to be converted.
 pub(crate) fn to_be_converted(volume: &str, kind: VolumeKind) -> String {
-    format!("volume {volume} is converted to a {} volume", kind_name(kind))
-}
-
-fn kind_name(kind: VolumeKind) -> &'static str {
-    match kind {
-        VolumeKind::Thick => "thick",
-        VolumeKind::Ram => "RAM",
-        VolumeKind::Log => "log",
-    }
+    format!("volume {volume} is converted to a {} volume", kind.name())
 }
 
 /// What a conversion waits for after this error.
 fn awaited(error: SliceError, to: VolumeKind) -> ConversionWait {
     match error {
-        SliceError::Full if to == VolumeKind::Log => ConversionWait::PoolSpace,
+        SliceError::Full if to.is_thin() => ConversionWait::PoolSpace,
         SliceError::Full => ConversionWait::FileSystemSpace,
         SliceError::Unreadable(_) => ConversionWait::Unreadable,
         SliceError::Offline => ConversionWait::Disks,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::{BlockCount, BlockSize};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{AccessState, LuConfig, LuState};
-use store::{CoreDisks, Pool, PoolId, SliceError, SliceSpec, Stripe, VolumeInfo, VolumeKind, WhenFull};
+use store::{CoreDisks, Pool, PoolId, SliceError, SliceSpec, Stripe, VolumeInfo, WhenFull};
 
 use super::super::change::{Changing, WaitsFor};
 use super::super::copies::Worth;
@@ -254,7 +254,7 @@ fn lu_config(info: &VolumeInfo) -> LuConfig {
         read_only: false,
         // A power cut may tear a write in place at any sector, so no atomicity is promised.
         atomic: AtomicWrites::default(),
-        thresholds: (info.kind == VolumeKind::Log).then_some(THRESHOLDS),
+        thresholds: info.kind.is_thin().then_some(THRESHOLDS),
         port_groups: Vec::new(),
         unlisted: AccessState::Unavailable,
     }

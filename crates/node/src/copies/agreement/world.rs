@@ -27,9 +27,8 @@ fn state_of(changes: &BTreeSet<u64>) -> LuState {
     bytes.extend_from_slice(&(changes.len() as u16).to_le_bytes());
     for change in changes {
         bytes.extend_from_slice(&change.to_le_bytes());
-        bytes.extend_from_slice(&[0; 6]);
         bytes.extend_from_slice(&(*change as u16).to_le_bytes());
-        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
     bytes.extend_from_slice(&base::crc32c(&bytes).to_le_bytes());
     LuState::from_durable(&bytes).unwrap()
@@ -38,7 +37,7 @@ fn state_of(changes: &BTreeSet<u64>) -> LuState {
 /// The registrations of a state.
 fn changes_of(state: &LuState) -> BTreeSet<u64> {
     let durable = state.to_durable();
-    let registrations = durable.get(12..).unwrap_or_default().chunks_exact(18);
+    let registrations = durable.get(12..).unwrap_or_default().chunks_exact(19);
     registrations.map(|bytes| u64::from_le_bytes(*bytes.first_chunk().unwrap())).collect()
 }
 

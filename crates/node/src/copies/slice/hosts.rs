@@ -10,6 +10,7 @@ use store::SliceError;
 
 use super::super::HOLD_MAX;
 use super::super::core::Copies;
+use super::locking::LOCK_MAX;
 use super::repair::Unread;
 use super::{HostWrite, LOOK_AGAIN, SliceCopy, WriteEnd};
 use crate::canary::{Canary, makes};
@@ -207,19 +208,22 @@ impl SliceCopy {
         self.end(len, done).await
     }
 
-    /// Writes for a command that has locked the range ([`SliceCopy::lock`]).
+    /// Writes for a command that came at `came` and has locked the range ([`SliceCopy::lock`]).
+    ///
+    /// The write begins within [`HOLD_MAX`], and within `LOCK_MAX` of when the command came, or not at all.
     ///
     /// # Errors
     /// [`SliceError::Unavailable`]: as [`SliceCopy::write`], or the command has lost the range, and nothing
     /// was written.
     pub async fn write_locked(
         self: &Rc<Self>,
+        came: Instant,
         offset: ByteOffset,
         len: ByteLen,
         payload: Payload,
     ) -> Result<(), SliceError> {
+        let begins_by = (rt::now() + HOLD_MAX).min(came + LOCK_MAX);
         self.find_room(offset, len, &payload).await?;
-        let begins_by = rt::now() + HOLD_MAX;
         let mut until = Some(begins_by);
         while let Err(error) = self.find_rest(offset, len).await {
             match error {

@@ -17,10 +17,11 @@ use super::super::message::replication::LOCK;
 use super::SliceCopy;
 use crate::data::{Exclusive, Order};
 
-/// How long a command waits for its range on all nodes.
+/// How long a command waits for its range on all nodes. Its write begins within this time of its arrival, or
+/// not at all.
 ///
 /// This is longer than it takes to give up a lost node and continue without it.
-const LOCK_MAX: Duration = Duration::from_secs(5);
+pub(super) const LOCK_MAX: Duration = Duration::from_secs(5);
 
 /// How often a copy checks whether the writes that were under way in a range have ended.
 const SETTLED_EVERY: Duration = Duration::from_millis(5);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::SendBatch;
 use proto::iscsi::chap::challenge;
-use proto::iscsi::target::{
+use proto::iscsi::target_role::{
     Authorization, Chap, CloseReason, Credentials, Login, LoginEvent, LoginOutcome, LoginRequest, LoginStatus,
 };
 use proto::scsi::{InitiatorPort, ItNexus, NexusId, RelativePort};
@@ -239,7 +239,7 @@ async fn admit(
     let control = Control::current();
     let added = control.registry().add(name, claim.clone(), || u16::from_le_bytes(rt::secret_bytes()));
     let (tsih, nexus, core, again) = added.ok_or(LoginStatus::OutOfResources)?;
-    let initiator = InitiatorPort { name: initiator, isid: request.isid };
+    let initiator = InitiatorPort::Iscsi { name: initiator, isid: request.isid };
     let (access, node) = (Shard::current().access(), Shard::current().number());
     let target = request.target.as_deref().and_then(|target| access.target(target));
     // A discovery session has no port.
@@ -379,7 +379,7 @@ async fn hand_over(stream: Stream, peer: SocketAddr, admitted: Admitted, outcome
                 "session started"
             );
             if let Some(target) = &parameters.peer.target {
-                let (initiator, address) = (&parameters.peer.name.initiator.name, parameters.peer.address);
+                let (initiator, address) = (parameters.peer.name.initiator.name(), parameters.peer.address);
                 let event = |text| Event::new(SESSION_OPENED, &**initiator, text);
                 tell(match reinstates {
                     false => event(format!("{initiator} logged in to {target} from {address}")),

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
-use proto::iscsi::target::CloseReason;
+use proto::iscsi::target_role::CloseReason;
 use rt::{CoreId, Listener};
 
 pub use self::registry::Registry;

@@ -7,8 +7,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use base::Instant;
-use proto::iscsi::target::CommandId;
-use proto::scsi::{BlockError, Outcome};
+use proto::block::BlockError;
+use proto::iscsi::target_role::CommandId;
+use proto::scsi::Outcome;
 
 use super::budget::Admitted;
 use super::{Session, View};

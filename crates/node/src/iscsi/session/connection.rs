@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::SendBatch;
-use proto::iscsi::target::{CloseReason, ConnectionId};
+use proto::iscsi::target_role::{CloseReason, ConnectionId};
 use rt::Stream;
 use rt::sync::Notify;
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use proto::iscsi::target::{CommandId, ConnectionId, LoginOutcome, LoginStatus};
+use proto::iscsi::target_role::{CommandId, ConnectionId, LoginOutcome, LoginStatus};
 use rt::{CoreId, Stream};
 
 use super::Session;

@@ -1,8 +1,8 @@
 //! iSCSI sessions: bytes to commands, commands to units, responses to bytes.
 //!
-//! A session and all its connections live on one core. Its brain, [`proto::iscsi::target::Session`], makes
-//! the decisions of the protocol; this module moves bytes and runs commands. A command that need not wait
-//! (all of a RAM volume's) ends in the turn in which it arrived, so the responses to everything in one
+//! A session and all its connections live on one core. Its brain, [`proto::iscsi::target_role::Session`],
+//! makes the decisions of the protocol; this module moves bytes and runs commands. A command that need not
+//! wait (all of a RAM volume's) ends in the turn in which it arrived, so the responses to everything in one
 //! receive leave in one send.
 
 mod budget;
@@ -21,12 +21,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use base::Instant;
-use proto::iscsi::target::{
+use proto::iscsi::target_role::{
     self as iscsi, CloseReason, Command, CommandId, ConnectionId, Event, TargetRecord, TaskCensus,
 };
 use proto::scsi::limits::TRANSFER_BYTES_MAX;
 use proto::scsi::{
-    ItNexus, Lun, NexusId, Outcome, RelativePort, Request, Status, Step, UnitAttention, absent,
+    InitiatorPort, ItNexus, Lun, NexusId, Outcome, RelativePort, Request, Status, Step, UnitAttention, absent,
 };
 use rt::sync::Notify;
 
@@ -197,17 +197,18 @@ impl Session {
     /// # Errors
     /// The login would not enter all host groups that this session has entered.
     pub fn admits(&self, claim: &Claim) -> Result<(), Barred> {
-        Shard::current().access().acts_for(&self.name().initiator.name, &self.entered.borrow(), claim)
+        Shard::current().access().acts_for(self.name().initiator.name(), &self.entered.borrow(), claim)
     }
 
     /// Its state, for administrators.
     pub fn status(&self) -> SessionStatus {
         let counters = self.brain.borrow().counters();
+        let InitiatorPort::Iscsi { name, isid } = &self.parameters.peer.name.initiator;
         SessionStatus {
             tsih: self.parameters.tsih,
-            initiator: self.parameters.peer.name.initiator.name.to_string(),
+            initiator: name.to_string(),
             alias: self.parameters.peer.alias.clone(),
-            isid: self.parameters.peer.name.initiator.isid,
+            isid: *isid,
             target: self.parameters.peer.target.clone(),
             core: rt::core(),
             addresses: self
@@ -269,7 +270,7 @@ impl Session {
         }
         let shard = Shard::current();
         let access = shard.access();
-        let (initiator, claim) = (&self.parameters.peer.name.initiator.name, &self.parameters.peer.claim);
+        let (initiator, claim) = (self.parameters.peer.name.initiator.name(), &self.parameters.peer.claim);
         let address = claim.address;
         let mut addresses: Vec<IpAddr> =
             self.connections.borrow().values().map(|connection| connection.peer_address().ip()).collect();
@@ -451,7 +452,7 @@ impl Session {
             false => floating.iter().map(FloatingPortal::target_address).collect(),
         };
         let access = shard.access();
-        let (initiator, claim) = (&peer.name.initiator.name, &peer.claim);
+        let (initiator, claim) = (peer.name.initiator.name(), &peer.claim);
         let targets: Vec<&Target> = match shard.config().discovery_chap {
             true => access.visible_with(initiator, claim).collect(),
             false => access.visible(initiator, claim.address).collect(),

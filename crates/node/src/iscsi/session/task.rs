@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
-use proto::iscsi::target::{CloseReason, CommandId, TaskFunction, TaskResponse};
+use proto::iscsi::target_role::{CloseReason, CommandId, TaskFunction, TaskResponse};
 use proto::scsi::Reset;
 
 use super::Session;

@@ -1,6 +1,7 @@
 //! What a node asks its machine to do with an address. Nothing here touches the system: `ursa` does, and a
 //! simulated world does not.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -58,9 +59,9 @@ pub enum DeviceTrouble {
     OfMachine { address: IpAddr, device: String },
     #[error("no network device has an address in {address}/{prefix}; name a device with --device")]
     NoDeviceInNetwork { address: IpAddr, prefix: u8 },
-    /// `error` is the text of the operating system.
-    #[error("cannot listen for iSCSI at {address}: {error}")]
-    Listen { address: SocketAddr, error: String },
+    /// `errno` is the error number of the operating system.
+    #[error("cannot listen for iSCSI at {address}: {}", io::Error::from_raw_os_error(*errno))]
+    Listen { address: SocketAddr, errno: i32 },
     #[error("`ip {arguments}`: {fault}")]
     Ip { arguments: String, fault: IpFault },
     #[error(
@@ -78,16 +79,19 @@ pub enum IpFault {
     NotFound,
     #[error("timed out after one second")]
     TimedOut,
-    #[error("cannot parse its output: {0}")]
-    Output(String),
+    #[error("cannot parse its output, in line {line} at column {column}")]
+    Output { line: usize, column: usize },
     /// With what it printed.
     #[error(
         "{0}: floating IPs require CAP_NET_ADMIN and CAP_NET_RAW; set AmbientCapabilities= of the node's service"
     )]
     NotPermitted(String),
-    /// With what it printed, or the text of the operating system.
+    /// With what it printed.
     #[error("{0}")]
     Failed(String),
+    /// With the error number of the operating system.
+    #[error("cannot be run: {}", io::Error::from_raw_os_error(*errno))]
+    NotRun { errno: i32 },
 }
 
 /// The result.

@@ -12,6 +12,7 @@ use link::{DOUBT, Link, SILENCE};
 use replica::{LEASE_LENGTH, NodeId, SILENCE_MAX};
 
 use super::Reconciler;
+use crate::canary::{Canary, makes};
 use crate::copies::core::{Copies, leave_on_every_core};
 use crate::copies::message::Heartbeat;
 
@@ -59,7 +60,9 @@ impl Reconciler {
             self.look_at_stall(rt::now());
             let links = self.control_links();
             links.iter().for_each(|link| self.say_forks(link));
-            self.ask_for_leases(&links, are_void);
+            if !makes(Canary::RecordNeeded) || self.has_quorum().await {
+                self.ask_for_leases(&links, are_void);
+            }
             let next = rt::now().beat_after(HEARTBEAT);
             are_void = rt::timeout_at(next, self.copies.leases_void.notified()).await.is_ok();
             if are_void {

@@ -315,7 +315,10 @@ impl Reconciler {
         let Ok(node) = number.parse::<u16>() else { return };
         let name = self.named(node);
         let (code, text) = match change {
-            (false, true) => (MAINTENANCE_STARTED, format!("{name} is in maintenance and can be stopped")),
+            (false, true) => (
+                MAINTENANCE_STARTED,
+                format!("{name} has entered maintenance: its copies leave the in-sync set"),
+            ),
             (true, false) => (MAINTENANCE_ENDED, format!("{name} has left maintenance")),
             _ => return,
         };
@@ -337,13 +340,13 @@ impl Reconciler {
             Some((SplitBrainPolicy::Prefer, by)) => (
                 "prefer",
                 format!(
-                    "{by} set the split-brain policy of volume {name}: wait for quorum when its nodes lose each other"
+                    "{by} set the split-brain policy of volume {name} to prefer: only the preferred node continues"
                 ),
             ),
             Some((SplitBrainPolicy::Heartbeat, by)) => (
                 "heartbeat",
                 format!(
-                    "{by} set the split-brain policy of volume {name}: one node continues alone when it loses the other"
+                    "{by} set the split-brain policy of volume {name} to heartbeat: either node continues alone"
                 ),
             ),
         };

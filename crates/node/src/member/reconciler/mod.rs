@@ -21,6 +21,7 @@ mod following;
 mod fork;
 mod frames;
 mod freezing;
+mod kinds;
 mod lasting;
 mod leaving;
 mod linked;
@@ -45,6 +46,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
+use cluster::etcd::EtcdTrouble;
 use cluster::{Everything, Outcome, Store, Transaction, Watch};
 use link::{ClusterId, Link, Links};
 use replica::{Config, Incarnation, Membership, MembershipPolicy, NodeId, Revision, Slot};
@@ -338,7 +340,7 @@ impl Reconciler {
     }
 
     /// Why etcd cannot be used now, if the record is in etcd.
-    pub fn record_trouble(&self) -> Option<String> {
+    pub fn record_trouble(&self) -> Option<EtcdTrouble> {
         self.with_engine(|engine| match engine {
             Engine::Etcd(etcd) => etcd.status().trouble,
             _ => None,

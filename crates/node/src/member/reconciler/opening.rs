@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::ByteLen;
-use replica::{Incarnation, NodeId};
+use replica::{Config, Incarnation, NodeId, Revision};
 use rt::sync::{Receiver, oneshot};
 use store::{PoolId, VolumeId};
 
@@ -33,6 +33,13 @@ impl Kept {
     /// The other slices would speak for the whole volume, so the copy takes no part.
     pub(super) fn is_partly_open(&self) -> bool {
         self.open && !self.whole
+    }
+
+    /// The newest configuration that the copy here has learned of or, if it has learned of none because an
+    /// earlier life of this node has continued alone (F5), that the record has.
+    pub(super) fn newest_config(&self) -> Option<Config> {
+        let recorded = || self.entry.config(Revision(self.revision.0));
+        self.membership.newest().cloned().or_else(recorded)
     }
 }
 
@@ -205,7 +212,7 @@ impl Reconciler {
     /// Whether the record has a copy of the volume in sync other than the one here.
     pub fn has_another_in_sync(&self, id: VolumeId) -> bool {
         let volumes = self.volumes.borrow();
-        let newest = volumes.get(&id).and_then(|kept| Some((kept, kept.membership.newest()?)));
+        let newest = volumes.get(&id).and_then(|kept| Some((kept, kept.newest_config()?)));
         newest.is_some_and(|(kept, config)| !config.in_sync().without(kept.slot).is_empty())
     }
 
@@ -220,7 +227,7 @@ impl Reconciler {
     /// Whether the record has the copy here in sync, in any life of the node.
     pub fn calls_this_copy_in_sync(&self, id: VolumeId) -> bool {
         let volumes = self.volumes.borrow();
-        let newest = volumes.get(&id).and_then(|kept| Some((kept, kept.membership.newest()?)));
+        let newest = volumes.get(&id).and_then(|kept| Some((kept, kept.newest_config()?)));
         newest.is_some_and(|(kept, config)| config.in_sync().contains(kept.slot))
     }
 

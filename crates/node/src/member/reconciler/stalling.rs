@@ -1,11 +1,12 @@
-//! Nodes whose copy of the cluster's record cannot be written, because their disk is full or fails.
+//! Nodes whose copy of the cluster's record accepts no changes: their disk is full or fails, or they run an
+//! older version of Ursa than the changes need.
 //!
 //! The vote of such a node is missing, and it does not learn of changes, such as host groups that may no
 //! longer log in. So it reports the stall to the others over each control link ([`message::RECORD_STATE`]),
 //! and every node shows it. After [`LOGINS_WITHIN`] it refuses logins of hosts that are not logged in
 //! already. It serves hosts until the others have applied a change that it lacks: their leases count only
 //! from that revision on (R10), and hosts use their other paths. It takes part again automatically when its
-//! disk can be written.
+//! disk can be written; an older version has to be updated.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ use crate::events::{Event, tell};
 /// whatever fills a disk takes, so that a short shortage keeps no host out.
 pub const LOGINS_WITHIN: Duration = Duration::from_secs(180);
 
-/// Which copies of the record cannot be written.
+/// Which copies of the record accept no changes.
 #[derive(Default)]
 pub(super) struct Stalls {
     /// The stall of this node's copy, and since when.
@@ -114,18 +115,19 @@ impl Reconciler {
             Some(stall) => Event::new(
                 RECORD_STALLED,
                 &name,
-                format!("the copy of the cluster's record on {name} cannot be written: {stall}"),
+                format!("the copy of the cluster's record on {name} accepts no changes: {stall}"),
             )
             .because(match stall {
                 Stall::NoSpace => "no_space",
                 Stall::Disk => "disk",
                 Stall::Defect => "defect",
+                Stall::Unreadable => "needs_update",
                 Stall::Later(_) => "other",
             }),
             None => Event::new(
                 RECORD_RESUMED,
                 &name,
-                format!("the copy of the cluster's record on {name} can be written again"),
+                format!("the copy of the cluster's record on {name} accepts changes again"),
             ),
         };
         tell(event.of_node(node.0));

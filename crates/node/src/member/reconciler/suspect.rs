@@ -80,7 +80,7 @@ impl Reconciler {
         let is_waiting =
             |suspicion: Suspicion| matches!(suspicion, Suspicion::Since(_) | Suspicion::Shown(_));
         let asks = self.volumes.borrow().values().any(|kept| is_waiting(kept.suspicion));
-        let quorum = !asks || self.store.status(STATUS_DEADLINE).await.is_ok_and(|status| status.quorum);
+        let quorum = !asks || self.has_quorum().await;
         let mut turned: Vec<(u32, bool)> = Vec::new();
         let mut shown = false;
         let mut after: Option<VolumeId> = None;
@@ -112,6 +112,11 @@ impl Reconciler {
         if shown {
             self.show_paths().await;
         }
+    }
+
+    /// Whether the cluster's record has a quorum, as far as this node knows.
+    pub(super) async fn has_quorum(&self) -> bool {
+        self.store.status(STATUS_DEADLINE).await.is_ok_and(|status| status.quorum)
     }
 
     fn look_at_leases_of(&self, now: Instant, kept: &mut Kept, quorum: bool) {

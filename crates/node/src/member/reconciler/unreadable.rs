@@ -17,23 +17,17 @@ use std::sync::Arc;
 
 use cluster::{Transaction, Versioned};
 use replica::Revision;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use store::VolumeId;
 
-use super::budget::SYNC_LIMIT;
 use super::emit_events::Before;
+use super::kinds::{WITH_STAND_IN, is_known};
 use super::{ClusterError, Kept, Reconciler, json};
-use crate::attach::access::{HostGroup, Target};
-use crate::control::{ApiToken, HOSTS, TARGETS, TOKENS, USERS, User};
 use crate::copies::SliceCopy;
 use crate::copies::cause::Cause;
 use crate::copies::core::Copies;
-use crate::copies::entry::{
-    DELETED, DeletedVolume, LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry,
-};
-use crate::copies::snapshot::{SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry};
-use crate::copies::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitEntry};
+use crate::copies::entry::{VOLUMES, VolumeEntry};
+use crate::copies::split_brain::POLICIES;
 use crate::shard::on_all_cores;
 
 /// Stand-ins for entries that cannot be read, by key; `None`: there was no readable value before.
@@ -105,30 +99,9 @@ fn who_serves(mut value: Value) -> Option<VolumeEntry> {
     serde_json::from_value(value).ok()
 }
 
-/// Whether this version can read the value at a key.
-///
-/// Other keys than these are read in one place each, which leaves alone what it cannot read.
+/// Whether this version can read the value at a key, or need not: it is of no kind that gets stand-ins.
 fn can_read(key: &str, value: &[u8]) -> bool {
-    type Reader = fn(&[u8]) -> bool;
-    fn is<T: DeserializeOwned>(value: &[u8]) -> bool {
-        serde_json::from_slice::<T>(value).is_ok()
-    }
-    let readers: [(&str, Reader); 13] = [
-        (VOLUMES, |value| matches!(read(value), Reading::Whole(_))),
-        (DELETED, is::<DeletedVolume>),
-        (NODES, is::<NodeEntry>),
-        (LINK_ROLES, is::<LinkRoles>),
-        (TARGETS, is::<Target>),
-        (HOSTS, is::<HostGroup>),
-        (USERS, is::<User>),
-        (TOKENS, is::<ApiToken>),
-        (POLICIES, is::<PolicyEntry>),
-        (SPLITS, is::<SplitEntry>),
-        (SYNC_LIMIT, is::<u64>),
-        (SNAPSHOTS, is::<SnapshotEntry>),
-        (SNAPSHOT_CHANGES, is::<SnapshotEntry>),
-    ];
-    readers.iter().find(|(prefix, _)| key.starts_with(prefix)).is_none_or(|(_, read)| read(value))
+    WITH_STAND_IN.iter().find(|kind| kind.has(key)).is_none_or(|kind| (kind.can_read)(value))
 }
 
 /// The stand-in for an entry that cannot be read.
@@ -191,6 +164,8 @@ impl Reconciler {
     /// # Errors
     /// [`ClusterError::Unreadable`].
     pub(super) fn check_readable(&self, transaction: &Transaction) -> Result<(), ClusterError> {
+        // The next version must read what this one writes: the tests of `kinds` have an entry of each kind.
+        debug_assert!(transaction.writes.iter().all(|(key, _)| is_known(key)), "a key of an unknown kind");
         transaction.writes.iter().try_for_each(|(key, _)| self.check_entry(key))
     }
 
@@ -294,7 +269,7 @@ mod tests {
 
     #[test]
     fn entries_of_a_later_version_are_distinguished_from_ours() {
-        for prefix in [VOLUMES, DELETED, NODES, LINK_ROLES, TARGETS, HOSTS, USERS, TOKENS, POLICIES, SPLITS] {
+        for prefix in WITH_STAND_IN.iter().map(|kind| kind.key).filter(|key| key.ends_with('/')) {
             assert!(!can_read(&format!("{prefix}x"), b"[{\"later\":true}]"), "{prefix}");
         }
         assert!(can_read(&format!("{VOLUMES}x"), ENTRY.as_bytes()));

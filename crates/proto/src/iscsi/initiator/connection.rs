@@ -17,7 +17,7 @@ use slab::Slab;
 use super::LoginOutcome;
 use crate::iscsi::Negotiated;
 use crate::iscsi::keys::text::{Pair, pairs};
-use crate::iscsi::target::{InPlace, TargetRecord, TaskFunction};
+use crate::iscsi::target_role::{InPlace, TargetRecord, TaskFunction};
 use crate::iscsi::wire::{
     AsyncEvent, DataIn, DataOut, Framing, InitiatorTag, LogoutReason, LogoutRequest, LogoutResult, NopIn,
     NopOut, R2t, Reject, RejectReason, Residual, ResponsePdu, ScsiCommand, ScsiResponse, Serial,

@@ -14,7 +14,7 @@ use crate::iscsi::keys::rule;
 use crate::iscsi::keys::text::{self, TEXT_MAX};
 use crate::iscsi::keys::value::{binary, parse_binary, parse_number};
 use crate::iscsi::keys::{Key, Pair, Rule, Text, Value};
-use crate::iscsi::target::{Credentials, LoginStatus, SessionKind};
+use crate::iscsi::target_role::{Credentials, LoginStatus, SessionKind};
 use crate::iscsi::wire::{
     Framing, InitiatorTag, LoginRequestPdu, LoginResponsePdu, Opcode, Pdu, Serial, Stage, opcode,
 };

@@ -2,7 +2,8 @@
 
 use super::extent::Extent;
 use super::{gates, pending};
-use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step, data_out, limits};
+use crate::block::BlockOp;
+use crate::scsi::{LogicalUnit, Outcome, Request, Sense, Step, data_out, limits};
 
 pub(super) fn compare_and_write(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;

@@ -4,8 +4,9 @@ use base::{BlockCount, Lba};
 
 use super::extent::Extent;
 use super::pending;
+use crate::block::Provisioning;
 use crate::scsi::limits::LBA_STATUS_DESCRIPTORS_MAX;
-use crate::scsi::{LogicalUnit, Outcome, Provisioning, Request, Sense, Step};
+use crate::scsi::{LogicalUnit, Outcome, Request, Sense, Step};
 
 /// PARAMETER DATA LENGTH and four reserved bytes.
 const HEADER: usize = 8;
@@ -32,7 +33,7 @@ pub(super) fn encode(extents: &[(Lba, BlockCount, Provisioning)]) -> Vec<u8> {
         let shown = u32::try_from(count.0).unwrap_or(u32::MAX);
         data.extend_from_slice(&lba.0.to_be_bytes());
         data.extend_from_slice(&shown.to_be_bytes());
-        data.extend_from_slice(&[*state as u8, 0, 0, 0]);
+        data.extend_from_slice(&[provisioning_status(*state), 0, 0, 0]);
         if u64::from(shown) < count.0 {
             break;
         }
@@ -40,4 +41,12 @@ pub(super) fn encode(extents: &[(Lba, BlockCount, Provisioning)]) -> Vec<u8> {
     let following = (data.len() - 4) as u32;
     data[..4].copy_from_slice(&following.to_be_bytes());
     data
+}
+
+/// PROVISIONING STATUS.
+fn provisioning_status(state: Provisioning) -> u8 {
+    match state {
+        Provisioning::Mapped => 0,
+        Provisioning::Deallocated => 1,
+    }
 }

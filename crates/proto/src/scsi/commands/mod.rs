@@ -26,8 +26,8 @@ mod write_same;
 use super::operations::{Access, Operation, Reach, Run, row};
 use super::{LuConfig, NexusId};
 
-pub use copy::CopySegment;
-pub(super) use copy::third_party_copy;
+pub use copy::{CopyError, CopyFailure, CopyFault, CopySegment, PendingCopy};
+pub(super) use copy::{finish as finish_copy, third_party_copy};
 pub(super) use gates::writable;
 pub use pending::Pending;
 pub(super) use pending::{finish, tell_readiness, tell_space, test_ready};

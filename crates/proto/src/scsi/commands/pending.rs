@@ -2,13 +2,10 @@
 
 use base::{Chain, Lba, LbaRange};
 
-use super::copy::Started;
 use super::{lba_status, prefetch};
-use crate::scsi::sense::{Copied, Forwarded, SenseFormat, Side, code};
-use crate::scsi::{
-    BlockDone, BlockError, BlockOp, CopyFailure, CopyFault, LogicalUnit, Outcome, Refusal, Sense, SenseKey,
-    Status, Step, log,
-};
+use crate::block::{BlockDone, BlockError, BlockOp};
+use crate::scsi::sense::{SenseFormat, code};
+use crate::scsi::{Outcome, Refusal, Sense, SenseKey, Step, log};
 
 /// What `finish` needs to know about the command.
 #[derive(Debug)]
@@ -34,8 +31,6 @@ enum Answer {
     Prefetched { cut: bool },
     /// Extents, in at most `allocation` bytes.
     LbaStatus { allocation: usize },
-    /// The status, and the result for RECEIVE COPY RESULTS.
-    Copied(Started),
     /// Whether and why the medium is not ready, as data of at most `allocation` bytes.
     Readiness { format: SenseFormat, allocation: usize },
     /// A log page about the space, from the parameter `first` on, in at most `allocation` bytes.
@@ -86,29 +81,12 @@ pub(super) fn ask_status(start: Lba, max: usize, allocation: usize) -> Step {
     Step::Block(pending, BlockOp::LbaStatus { start, max })
 }
 
-/// Starts a copy, after a parameter list of `transfer` bytes.
-pub(super) fn copy(transfer: u64, started: Started) -> Pending {
-    Pending { transfer, answer: Answer::Copied(started) }
-}
-
-/// The response to a command whose step has been executed.
+/// The response to a command whose operation has been executed.
 ///
 /// # Panics
 /// If the result does not belong to the operation: what executes operations is part of this program.
-pub(in crate::scsi) fn finish(
-    unit: &mut LogicalUnit,
-    pending: Pending,
-    result: Result<BlockDone, BlockError>,
-) -> Outcome {
+pub(in crate::scsi) fn finish(pending: Pending, result: Result<BlockDone, BlockError>) -> Outcome {
     let Pending { transfer, answer } = pending;
-    if let Answer::Copied(started) = answer {
-        let result = result.map(|_| ()).map_err(|error| (error, failure(error)));
-        unit.block.copies.finish(started, result);
-        return match result {
-            Ok(()) => Outcome::good_out(transfer),
-            Err((_, sense)) => Outcome { transfer, ..Outcome::check(sense) },
-        };
-    }
     match (result, answer) {
         (Ok(BlockDone::Data(data)), Answer::Data) => {
             assert_eq!(data.len() as u64, transfer, "a read gives all of its bytes");
@@ -167,10 +145,9 @@ fn failure(error: BlockError) -> Sense {
             SenseKey::NotReady,
             code::LOGICAL_UNIT_NOT_ACCESSIBLE_ASYMMETRIC_ACCESS_STATE_TRANSITION,
         ),
-        BlockError::Aborted => Sense::new(SenseKey::AbortedCommand, code::NO_ADDITIONAL_SENSE_INFORMATION),
+        BlockError::Aborted => Sense::ABORTED,
         // Initiators send the command again, and the repeated command is executed after this one.
         BlockError::Unknown => Sense::new(SenseKey::AbortedCommand, code::IO_PROCESS_TERMINATED),
-        BlockError::Copy(failure) => copy_failure(failure),
     }
 }
 
@@ -178,23 +155,4 @@ impl From<BlockError> for Refusal {
     fn from(error: BlockError) -> Refusal {
         Refusal::Check(failure(error))
     }
-}
-
-/// SPC-4, EXTENDED COPY command errors detected during processing of segment descriptors.
-fn copy_failure(CopyFailure { segment, residual, fault }: CopyFailure) -> Sense {
-    let (code, third_party) = match fault {
-        CopyFault::Unreachable => (code::COPY_TARGET_DEVICE_NOT_REACHABLE, None),
-        CopyFault::BlockLength => (code::INCORRECT_COPY_TARGET_DEVICE_TYPE, None),
-        CopyFault::OutOfRange => (code::NO_ADDITIONAL_SENSE_INFORMATION, None),
-        CopyFault::Source(refusal) => (code::THIRD_PARTY_DEVICE_FAILURE, Some((Side::Source, refusal))),
-        CopyFault::Target(refusal) => (code::THIRD_PARTY_DEVICE_FAILURE, Some((Side::Target, refusal))),
-    };
-    let forwarded = third_party.map(|(side, refusal)| match refusal {
-        Refusal::Conflict => Forwarded { side, status: Status::ReservationConflict, sense: None },
-        Refusal::Check(sense) => {
-            Forwarded { side, status: Status::CheckCondition, sense: Some((sense.key, sense.code)) }
-        }
-    });
-    let copied = Some(Copied { segment, forwarded });
-    Sense { information: residual, copied, ..Sense::new(SenseKey::CopyAborted, code) }
 }

@@ -2,7 +2,8 @@
 
 use super::extent::Extent;
 use super::{gates, pending};
-use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
+use crate::block::BlockOp;
+use crate::scsi::{LogicalUnit, Outcome, Request, Sense, Step};
 
 pub(super) fn read_6(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     blocks(unit, Extent::of_six(&request.cdb), false)

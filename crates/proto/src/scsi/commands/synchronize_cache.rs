@@ -2,7 +2,8 @@
 
 use super::extent::Extent;
 use super::pending;
-use crate::scsi::{BlockOp, LogicalUnit, Request, Sense, Step};
+use crate::block::BlockOp;
+use crate::scsi::{LogicalUnit, Request, Sense, Step};
 
 /// Flushes the whole volume, regardless of the range: disks cannot flush a part. IMMED would allow an early
 /// response; it is sent only after the flush, so that the initiator learns of a failed one.

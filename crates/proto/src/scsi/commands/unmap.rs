@@ -4,8 +4,9 @@ use base::LbaRange;
 
 use super::extent::Extent;
 use super::{gates, pending};
+use crate::block::BlockOp;
 use crate::scsi::limits::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
-use crate::scsi::{BlockOp, LogicalUnit, LuConfig, Outcome, Request, Sense, Step, data_out};
+use crate::scsi::{LogicalUnit, LuConfig, Outcome, Request, Sense, Step, data_out};
 
 pub(super) const OPCODE: u8 = 0x42;
 

@@ -2,7 +2,8 @@
 
 use super::extent::Extent;
 use super::{gates, pending};
-use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step, data_out};
+use crate::block::BlockOp;
+use crate::scsi::{LogicalUnit, Outcome, Request, Sense, Step, data_out};
 
 /// What BYTCHK requests (SBC-3 clause 5, VERIFY (10)).
 enum Check {

@@ -5,7 +5,8 @@ use base::{Chain, LbaRange};
 
 use super::extent::Extent;
 use super::{gates, pending};
-use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step, data_out};
+use crate::block::BlockOp;
+use crate::scsi::{LogicalUnit, Outcome, Request, Sense, Step, data_out};
 
 pub(super) const ATOMIC_OPCODE: u8 = 0x9c;
 

@@ -4,8 +4,9 @@ use base::{Buf, Chain};
 
 use super::extent::Extent;
 use super::{gates, pending};
+use crate::block::BlockOp;
 use crate::scsi::limits::{self, WRITE_SAME_NON_ZERO, blocks_of};
-use crate::scsi::{BlockOp, Cdb, LogicalUnit, Request, Sense, Step, data_out};
+use crate::scsi::{Cdb, LogicalUnit, Request, Sense, Step, data_out};
 
 /// Flags in byte 1.
 struct Flags {

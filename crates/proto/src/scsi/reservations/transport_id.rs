@@ -12,6 +12,8 @@ const NAME_BYTES_MAX: usize = 223;
 
 /// Encodes "name,i,0x0123456789ab" as a TransportID.
 pub(super) fn encode(port: &InitiatorPort) -> Vec<u8> {
+    // Each protocol has a format of its own.
+    let InitiatorPort::Iscsi { .. } = port;
     let name = port.to_string();
     let len = (name.len() + 1).next_multiple_of(4).max(20);
     let [high, low] = (len as u16).to_be_bytes();
@@ -44,7 +46,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(InitiatorPort, usize)> {
     // Use the normal form of the name, as in a login (RFC 7143 4.2.7.1): an initiator that was registered
     // with capitals could otherwise never match its registration.
     let name = Arc::from(name.to_ascii_lowercase());
-    Some((InitiatorPort { name, isid }, 4 + len))
+    Some((InitiatorPort::Iscsi { name, isid }, 4 + len))
 }
 
 #[cfg(test)]
@@ -53,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_port_by_its_bytes() {
-        let port = InitiatorPort { name: Arc::from("iqn.a"), isid: [0, 2, 0x3d, 0, 0, 1] };
+        let port = InitiatorPort::Iscsi { name: Arc::from("iqn.a"), isid: [0, 2, 0x3d, 0, 0, 1] };
         let mut expected = vec![0x45, 0, 0, 24];
         expected.extend_from_slice(b"iqn.a,i,0x00023d000001\0\0");
         assert_eq!(encode(&port), expected);
@@ -62,7 +64,7 @@ mod tests {
 
     #[test]
     fn capitals_name_the_same_port() {
-        let small = InitiatorPort { name: Arc::from("iqn.a"), isid: [0, 2, 0x3d, 0, 0, 1] };
+        let small = InitiatorPort::Iscsi { name: Arc::from("iqn.a"), isid: [0, 2, 0x3d, 0, 0, 1] };
         let mut capitals = vec![0x45, 0, 0, 24];
         capitals.extend_from_slice(b"IQN.A,i,0X00023D000001\0\0");
         assert_eq!(decode(&capitals), Some((small, 28)));
@@ -70,7 +72,7 @@ mod tests {
 
     #[test]
     fn damage_is_refused() {
-        let good = encode(&InitiatorPort { name: Arc::from("iqn.a"), isid: [1; 6] });
+        let good = encode(&InitiatorPort::Iscsi { name: Arc::from("iqn.a"), isid: [1; 6] });
         for cut in 0..good.len() {
             assert_eq!(decode(&good[..cut]), None);
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::node::Control;
+use ::node::events::condition::Condition;
 use ::node::events::{Code, Event as Happened, Severity, Taken};
 use api::Events;
 use axum::http::{HeaderMap, StatusCode};
@@ -34,6 +35,7 @@ use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
 
 pub use self::ring::Ring;
+pub(super) use self::ring::shown_severity;
 
 /// The node has begun to serve.
 const NODE_STARTED: Code = Code::new("node_started", Severity::Info, None);
@@ -46,7 +48,7 @@ pub(super) const LOGIN_THROTTLED: Code = Code::new(
 /// Changes are refused, since the audit log could not record who made them.
 pub(super) const AUDIT_UNAVAILABLE: Code = Code::new(
     "audit_unavailable",
-    Severity::Warning,
+    Condition::AuditUnavailable.severity(),
     Some(
         "check the node's data directory and its disk: changes through the API are refused until the audit log can be written",
     ),
@@ -54,7 +56,7 @@ pub(super) const AUDIT_UNAVAILABLE: Code = Code::new(
 /// The API does not answer other machines, since it has no certificate.
 pub(super) const CERTIFICATE_UNAVAILABLE: Code = Code::new(
     "certificate_unavailable",
-    Severity::Warning,
+    Condition::CertificateUnavailable.severity(),
     Some(
         "repair the certificate named in the text and restart the node: until then its API serves programs on its own machine only",
     ),

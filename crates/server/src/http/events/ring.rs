@@ -11,11 +11,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ::node::events::Event as Happened;
 use ::node::events::code::{INITIATOR_DENIED, JOIN_REFUSED, Severity as NodeSeverity};
-use ::node::events::{Code, Event as Happened};
 use api::{DiskRange, Event, Severity};
 use serde::{Deserialize, Serialize};
 use terms::clock::unix_now;
+use terms::same_names::same_names;
 use tokio::sync::watch;
 
 use super::filter::EventFilter;
@@ -166,7 +167,7 @@ impl Remembered {
         self.events.push_back(Event {
             id: self.next,
             at: unix_now().saturating_sub(age.as_secs()),
-            severity: severity(code),
+            severity: shown_severity(code.severity()),
             code: code.as_str().to_owned(),
             cause: cause.map(str::to_owned),
             subject: Some(subject).filter(|subject| !subject.is_empty()),
@@ -217,12 +218,8 @@ fn newest<'a>(events: impl DoubleEndedIterator<Item = &'a Event>, limit: usize) 
     items
 }
 
-fn severity(code: Code) -> Severity {
-    match code.severity() {
-        NodeSeverity::Info => Severity::Info,
-        NodeSeverity::Warning => Severity::Warning,
-        NodeSeverity::Critical => Severity::Critical,
-    }
+same_names! {
+    pub(in crate::http) fn shown_severity(NodeSeverity) -> Severity { Info, Warning, Critical }
 }
 
 #[cfg(test)]

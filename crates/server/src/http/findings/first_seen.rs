@@ -54,13 +54,13 @@ impl FirstSeen {
 
 #[cfg(test)]
 mod tests {
-    use ::node::control::FaultKind;
+    use ::node::control::{FaultKind, PoolFault};
 
     use super::*;
     use crate::http::findings::own::OwnFault;
 
     fn report(pool: &str) -> Report {
-        let kind = FaultKind::PoolClosed { pool: pool.into(), error: "no such file".into() };
+        let kind = FaultKind::PoolClosed { pool: pool.into(), why: PoolFault::Other };
         Report { fault: OwnFault::Node(kind), since: None, node: 1, node_name: "a".into() }
     }
 

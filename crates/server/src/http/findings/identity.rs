@@ -1,36 +1,40 @@
 //! The identity of a finding: its code and its subject; and its severity.
 
 use ::node::control::FaultKind;
+use ::node::events::condition::Condition;
 use api::{FindingCode, Pool, Severity, Subject, SubjectKind, Volume};
+use terms::same_names::same_names;
 
 use super::judge::{Copy, Resync, What};
 use super::own::{OwnFault, Report};
+use crate::http::events::shown_severity;
 
 /// The severity of a finding.
 pub(super) fn severity(what: &What<'_>) -> Severity {
-    match what {
-        What::SplitBrain(_) | What::Unserved { .. } => Severity::Critical,
-        What::DiskFailed { impact, .. } | What::PoolClosed { impact, .. } => impact.severity,
-        What::Own(reports) => match &reports[0].fault {
-            OwnFault::Node(kind) => severity_of(kind),
-            OwnFault::PoolFullSoon { .. } => Severity::Info,
-            _ => Severity::Warning,
-        },
-        What::PoolFilling { level, .. } => match level {
-            ..90 => Severity::Info,
-            90..95 => Severity::Warning,
-            95.. => Severity::Critical,
-        },
-        What::NoWitness | What::PoolOvercommitted { .. } | What::PoolNearlyFull(_) => Severity::Info,
-        _ => Severity::Warning,
-    }
+    let condition = match what {
+        What::PoolFilling { level: 95.., .. } => Condition::LogPoolNearlyFull,
+        What::PoolFilling { .. } => Condition::LogPoolFilling,
+        What::NoWitness { stopped } if !stopped.is_empty() => Condition::ReducedTolerance,
+        _ => condition(code_and_subject(what).0),
+    };
+    shown_severity(condition.severity())
 }
 
 /// The severity of a node's own fault. The consequences for volumes are findings of the volumes.
 pub fn severity_of(kind: &FaultKind) -> Severity {
-    match kind {
-        FaultKind::CopiesMismatch { .. } | FaultKind::BlocksLost { .. } => Severity::Critical,
-        _ => Severity::Warning,
+    shown_severity(condition(code_of(kind)).severity())
+}
+
+same_names! {
+    /// The condition of a code; some codes have more severe ones, too ([`severity`]).
+    pub(super) fn condition(FindingCode) -> Condition {
+        SplitBrain, VolumeUnavailable, ContinuedAlone, CopiesMismatch, BlocksLost, ScrubUnrepaired,
+        ScrubOverdue, VolumeNameTaken, CopyOutOfSync, ResyncRunning, ResyncWaiting, ResyncPaused, NodeDown,
+        NodeCutOff, NodeMaintenance, NodeSilent, NodeSetBack, NodeRemoved, ClusterFailed,
+        LinkAddressMissing, FloatingIpLost, LoginsRefused, NoQuorum, NoWitness, RecordLost, RecordStalled,
+        RecordEntriesUnreadable, RecordFault, RecordLatched, DiskFailed, ReadFailed, PoolClosed,
+        PoolReadOnly, PoolSetBack, PoolOvercommitted, PoolNearlyFull, PoolFullSoon, ChangeStuck,
+        AuditUnavailable, CertificateUnavailable
     }
 }
 
@@ -55,7 +59,7 @@ pub(super) fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
         What::NodeSilent { missing, .. } => (Code::NodeSilent, of_node(missing.node, &missing.node_name)),
         What::NoQuorum { .. } => (Code::NoQuorum, subject(SubjectKind::Cluster)),
         What::RecordSilent => (Code::RecordLost, subject(SubjectKind::Cluster)),
-        What::NoWitness => (Code::NoWitness, subject(SubjectKind::Cluster)),
+        What::NoWitness { .. } => (Code::NoWitness, subject(SubjectKind::Cluster)),
         What::DiskFailed { pool, .. } => (Code::DiskFailed, of_pool(pool)),
         What::PoolClosed { pool, .. } => (Code::PoolClosed, of_pool(pool)),
         What::PoolReadOnly(pool) => (Code::PoolReadOnly, of_pool(pool)),
@@ -80,36 +84,63 @@ pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
         }
         OwnFault::PoolFullSoon { pool, .. } => return (Code::PoolFullSoon, of(SubjectKind::Pool, pool)),
     };
-    match kind {
-        FaultKind::RecordFault(_) => (Code::RecordFault, of_itself()),
-        FaultKind::RecordLatched => (Code::RecordLatched, of_itself()),
-        FaultKind::RecordEntriesUnreadable { .. } => (Code::RecordEntriesUnreadable, of_itself()),
-        FaultKind::RecordLost { .. } => (Code::RecordLost, subject(SubjectKind::Cluster)),
-        FaultKind::RecordStalled { .. } => (Code::RecordStalled, of_itself()),
-        FaultKind::LoginsRefused => (Code::LoginsRefused, of_itself()),
-        FaultKind::RemovedFromCluster | FaultKind::LeftBehind => (Code::NodeRemoved, of_itself()),
-        FaultKind::ClusterFailed { .. } => (Code::ClusterFailed, of_itself()),
-        FaultKind::NodeSetBack { .. } | FaultKind::RecordSetBack => (Code::NodeSetBack, of_itself()),
-        FaultKind::LinkAddressMissing { address, .. } => {
-            (Code::LinkAddressMissing, of(SubjectKind::Address, &address.to_string()))
+    let subject = match kind {
+        FaultKind::RecordFault(_)
+        | FaultKind::RecordLatched
+        | FaultKind::RecordEntriesUnreadable { .. }
+        | FaultKind::RecordStalled { .. }
+        | FaultKind::LoginsRefused
+        | FaultKind::RemovedFromCluster
+        | FaultKind::LeftBehind
+        | FaultKind::ClusterFailed { .. }
+        | FaultKind::NodeSetBack { .. }
+        | FaultKind::RecordSetBack => of_itself(),
+        FaultKind::RecordLost { .. } => subject(SubjectKind::Cluster),
+        FaultKind::LinkAddressMissing { address, .. } => of(SubjectKind::Address, &address.to_string()),
+        FaultKind::NodeCutOff { node, .. } => of_node(*node, ""),
+        FaultKind::FloatingIpLost { address, .. } => named(SubjectKind::Address, &address.to_string(), None),
+        FaultKind::PoolClosed { pool, .. }
+        | FaultKind::PoolReadOnly { pool }
+        | FaultKind::PoolSetBack { pool, .. } => of(SubjectKind::Pool, pool),
+        FaultKind::DiskFailed { disk, .. } | FaultKind::ReadFailed { disk, .. } => {
+            of(SubjectKind::Disk, disk)
         }
-        FaultKind::NodeCutOff { node, .. } => (Code::NodeCutOff, of_node(*node, "")),
-        FaultKind::FloatingIpLost { address, .. } => {
-            (Code::FloatingIpLost, named(SubjectKind::Address, &address.to_string(), None))
-        }
-        FaultKind::PoolClosed { pool, .. } => (Code::PoolClosed, of(SubjectKind::Pool, pool)),
-        FaultKind::PoolReadOnly { pool } => (Code::PoolReadOnly, of(SubjectKind::Pool, pool)),
-        FaultKind::PoolSetBack { pool, .. } => (Code::PoolSetBack, of(SubjectKind::Pool, pool)),
-        FaultKind::DiskFailed { disk, .. } => (Code::DiskFailed, of(SubjectKind::Disk, disk)),
-        FaultKind::ReadFailed { disk, .. } => (Code::ReadFailed, of(SubjectKind::Disk, disk)),
-        FaultKind::VolumeNameTaken { id, volume, .. } => (Code::VolumeNameTaken, of_volume_here(id, volume)),
-        FaultKind::BlocksLost { id, volume, .. } => (Code::BlocksLost, of_volume_here(id, volume)),
-        FaultKind::ScrubUnrepaired { id, volume, .. } => (Code::ScrubUnrepaired, of_volume_here(id, volume)),
-        FaultKind::ScrubOverdue { id, volume, .. } => (Code::ScrubOverdue, of_volume_here(id, volume)),
+        FaultKind::VolumeNameTaken { id, volume, .. }
+        | FaultKind::BlocksLost { id, volume, .. }
+        | FaultKind::ScrubUnrepaired { id, volume, .. }
+        | FaultKind::ScrubOverdue { id, volume, .. } => of_volume_here(id, volume),
         FaultKind::CopiesMismatch { id, volume, .. } => {
-            let volume = named(SubjectKind::Volume, volume, None);
-            (Code::CopiesMismatch, Subject { id: Some(id.clone()), ..volume })
+            Subject { id: Some(id.clone()), ..named(SubjectKind::Volume, volume, None) }
         }
+    };
+    (code_of(kind), subject)
+}
+
+fn code_of(kind: &FaultKind) -> FindingCode {
+    use FindingCode as Code;
+    match kind {
+        FaultKind::RecordFault(_) => Code::RecordFault,
+        FaultKind::RecordLatched => Code::RecordLatched,
+        FaultKind::RecordEntriesUnreadable { .. } => Code::RecordEntriesUnreadable,
+        FaultKind::RecordLost { .. } => Code::RecordLost,
+        FaultKind::RecordStalled { .. } => Code::RecordStalled,
+        FaultKind::LoginsRefused => Code::LoginsRefused,
+        FaultKind::RemovedFromCluster | FaultKind::LeftBehind => Code::NodeRemoved,
+        FaultKind::ClusterFailed { .. } => Code::ClusterFailed,
+        FaultKind::NodeSetBack { .. } | FaultKind::RecordSetBack => Code::NodeSetBack,
+        FaultKind::LinkAddressMissing { .. } => Code::LinkAddressMissing,
+        FaultKind::NodeCutOff { .. } => Code::NodeCutOff,
+        FaultKind::FloatingIpLost { .. } => Code::FloatingIpLost,
+        FaultKind::PoolClosed { .. } => Code::PoolClosed,
+        FaultKind::PoolReadOnly { .. } => Code::PoolReadOnly,
+        FaultKind::PoolSetBack { .. } => Code::PoolSetBack,
+        FaultKind::DiskFailed { .. } => Code::DiskFailed,
+        FaultKind::ReadFailed { .. } => Code::ReadFailed,
+        FaultKind::VolumeNameTaken { .. } => Code::VolumeNameTaken,
+        FaultKind::BlocksLost { .. } => Code::BlocksLost,
+        FaultKind::ScrubUnrepaired { .. } => Code::ScrubUnrepaired,
+        FaultKind::ScrubOverdue { .. } => Code::ScrubOverdue,
+        FaultKind::CopiesMismatch { .. } => Code::CopiesMismatch,
     }
 }
 

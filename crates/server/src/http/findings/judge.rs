@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 
 use ::node::control::FaultKind;
 use api::{
-    ClusterNode, CopyState, Missing, Overcommit, Pool, PoolLogs, PoolState, Severity, Since, Volume,
-    VolumeCopy,
+    ClusterNode, CopyState, Missing, Overcommit, Pool, PoolLogs, PoolState, Since, Volume, VolumeCopy,
 };
+use terms::loss::continues_alone;
 
 use super::identity::{identity, severity};
 use super::own::{OwnFault, Report};
@@ -68,14 +68,19 @@ pub(super) enum What<'a> {
     },
     /// The voters are unknown.
     RecordSilent,
-    NoWitness,
+    /// `stopped`: the volumes that the loss of the preferred node stops although they have copies on both.
+    NoWitness {
+        stopped: Vec<&'a Volume>,
+    },
+    /// `can_rebuild`: whether another node has copies of volumes on this node, so that they can be rebuilt in
+    /// another pool.
     DiskFailed {
         pool: &'a Pool,
-        impact: Impact,
+        can_rebuild: bool,
     },
     PoolClosed {
         pool: &'a Pool,
-        impact: Impact,
+        can_rebuild: bool,
     },
     PoolReadOnly(&'a Pool),
     PoolOvercommitted {
@@ -91,16 +96,6 @@ pub(super) enum What<'a> {
     },
     /// Faults that nodes report themselves: of one node, or of several about the same thing of the cluster.
     Own(Vec<&'a Report>),
-}
-
-/// The consequences of losing a pool.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Impact {
-    /// In a cluster other nodes may have copies of its volumes; findings of the volumes say which ones are
-    /// unavailable.
-    pub(super) severity: Severity,
-    /// Whether another node has copies of volumes on this node, so that they can be rebuilt in another pool.
-    pub(super) can_rebuild: bool,
 }
 
 /// The state of the resync of a copy that is out of sync.
@@ -140,8 +135,8 @@ pub(super) fn judge(observed: &Observed) -> Vec<Found<'_>> {
     found.extend(of_copies(observed));
     found.extend(of_reports(observed));
     found.extend(of_missing(observed).filter(|_| !is_removed));
-    let two = nodes.len() == 2 && !observed.in_etcd;
-    found.extend(two.then(|| What::NoWitness.since(None)));
+    let two = nodes.len() == 2 && nodes.iter().all(|node| !node.witness) && !observed.in_etcd;
+    found.extend(two.then(|| What::NoWitness { stopped: stopped(observed) }.since(None)));
     found.sort_by_key(|found| (Reverse(severity(&found.what)), found.what.ends_automatically()));
     found
 }
@@ -239,6 +234,12 @@ fn of_votes(nodes: &[ClusterNode]) -> Option<Found<'_>> {
     Some(What::NoQuorum { up, voters }.since(down.get(voters.div_ceil(2) - 1).copied()))
 }
 
+/// The volumes of two nodes without a witness that the loss of the preferred one stops: also while a copy is
+/// out of sync, so that the finding does not come and go with it.
+fn stopped(observed: &Observed) -> Vec<&Volume> {
+    observed.volumes.iter().filter(|volume| volume.copies.len() > 1 && !continues_alone(volume)).collect()
+}
+
 fn is_well(pool: &Pool) -> bool {
     matches!(pool.state, PoolState::Online | PoolState::Exported)
 }
@@ -260,14 +261,11 @@ fn of_pool<'a>(pool: &'a Pool, observed: &'a Observed) -> Option<Found<'a>> {
     let since = first(reports.filter_map(|report| report.since));
     let has_other_copies =
         |volume: &Volume| volume.copies.len() > 1 && volume.copies.iter().any(|copy| copy.node == pool.node);
-    let impact = Impact {
-        severity: if observed.nodes.len() > 1 { Severity::Warning } else { Severity::Critical },
-        can_rebuild: observed.volumes.iter().any(has_other_copies),
-    };
+    let can_rebuild = observed.volumes.iter().any(has_other_copies);
     Some(match pool.state {
         PoolState::Exported => return None,
-        PoolState::DiskFailed => What::DiskFailed { pool, impact }.since(since),
-        PoolState::Unavailable => What::PoolClosed { pool, impact }.since(since),
+        PoolState::DiskFailed => What::DiskFailed { pool, can_rebuild }.since(since),
+        PoolState::Unavailable => What::PoolClosed { pool, can_rebuild }.since(since),
         PoolState::ReadOnly => What::PoolReadOnly(pool).since(since),
         PoolState::Online => match (pool.logs.and_then(|logs| Some((logs, logs.level?))), pool.overcommit) {
             (Some((logs, level)), _) => What::PoolFilling { pool, logs, level }.since(None),

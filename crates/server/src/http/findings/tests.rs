@@ -1,17 +1,22 @@
 //! Which findings follow from which facts, and their texts.
 
-use ::node::control::{Doing, FaultKind, UnreadBlock, WaitsFor, Work};
+use std::collections::BTreeMap;
+
+use ::node::control::{Doing, EtcdTrouble, FaultKind, UnreadBlock, WaitsFor, Work};
 use ::node::{RecordDamage, RecordFault, RecordMissing};
 use FindingCode as Code;
 use Severity::{Critical, Info, Warning};
 use api::CopyState::{InSync, OutOfSync};
 use api::{
-    ClusterNode, CopyState, CopySync, Finding, FindingCode, Missing, Overcommit, Pool, PoolLogs, PoolState,
-    RecordStall, Severity, Since, Subject, SubjectKind, SyncPaused, Volume, VolumeCopy, VolumeFork,
+    ChosenPolicy, ClusterNode, CopyState, CopySync, Finding, FindingCode, LossOutcome, Missing, Overcommit,
+    Pool, PoolLogs, PoolState, RecordStall, Severity, Since, SplitBrainPolicy, Subject, SubjectKind,
+    SyncPaused, Volume, VolumeCopy, VolumeFork,
 };
 use cli::mentioned::mistake_in;
+use terms::loss::{Cluster, losses};
 use terms::samples;
 
+use super::identity::condition;
 use super::judge::{Observed, judge};
 use super::own::{OwnFault, Report};
 use super::words;
@@ -83,7 +88,7 @@ fn missing(node: u16) -> Missing {
 }
 
 fn etcd_lost(node: u16) -> Report {
-    report(node, FaultKind::RecordLost { error: "connection refused".into() })
+    report(node, FaultKind::RecordLost { trouble: EtcdTrouble::Silent })
 }
 
 fn disk_failed() -> FaultKind {
@@ -158,10 +163,10 @@ fn a_volume_is_unavailable_when_no_node_serves_it() {
 #[test]
 fn a_volume_is_unavailable_when_the_nodes_of_its_copies_in_sync_are_down() {
     let unavailable = (Critical, Code::VolumeUnavailable);
-    let node_down = (Warning, Code::NodeDown);
+    let node_down = (Critical, Code::NodeDown);
     let of = |nodes, volume| Observed { nodes, volumes: vec![volume], ..cluster() };
     let two_down = || vec![node(1), down(2), down(3)];
-    let all = [unavailable, (Warning, Code::NoQuorum), node_down, node_down];
+    let all = [unavailable, (Critical, Code::NoQuorum), node_down, node_down];
     finds(of(two_down(), volume(&[(2, OutOfSync), (3, OutOfSync)])), &all);
     finds(of(two_down(), volume(&[(2, InSync), (3, InSync)])), &all);
     let one_down = || vec![node(1), down(2), node(3)];
@@ -195,20 +200,20 @@ fn findings_of_copies_out_of_sync_depend_on_their_resync() {
     finds(of(syncing(paused)), &[(Warning, Code::ResyncPaused)]);
     // If the node of the copy is down, the finding is about the node.
     let nodes = vec![node(1), down(2), node(3)];
-    finds(Observed { nodes, ..of(syncing(samples::sync())) }, &[(Warning, Code::NodeDown)]);
+    finds(Observed { nodes, ..of(syncing(samples::sync())) }, &[(Critical, Code::NodeDown)]);
 }
 
 #[test]
 fn findings_that_clear_automatically_come_last() {
-    let nodes = vec![node(1), node(2), down(3)];
-    let observed = Observed { nodes, volumes: vec![syncing(samples::sync())], ..cluster() };
-    finds(observed, &[(Warning, Code::NodeDown), (Warning, Code::ResyncRunning)]);
+    let reports = vec![report(2, FaultKind::RecordEntriesUnreadable { keys: vec!["volumes/7".into()] })];
+    let observed = Observed { reports, volumes: vec![syncing(samples::sync())], ..cluster() };
+    finds(observed, &[(Warning, Code::RecordEntriesUnreadable), (Warning, Code::ResyncRunning)]);
 }
 
 #[test]
 fn nodes_that_are_down_cut_off_or_in_maintenance_are_found_once() {
     let of = |third: ClusterNode| Observed { nodes: vec![node(1), node(2), third], ..cluster() };
-    finds(of(down(3)), &[(Warning, Code::NodeDown)]);
+    finds(of(down(3)), &[(Critical, Code::NodeDown)]);
     let maintenance = |node| ClusterNode { maintenance: true, ..node };
     finds(of(maintenance(node(3))), &[(Warning, Code::NodeMaintenance)]);
     finds(of(maintenance(down(3))), &[(Warning, Code::NodeMaintenance)]);
@@ -218,7 +223,7 @@ fn nodes_that_are_down_cut_off_or_in_maintenance_are_found_once() {
         incomplete: vec![missing(3)],
         ..of(third)
     };
-    finds(said_with(down(3), Vec::new()), &[(Warning, Code::NodeDown)]);
+    finds(said_with(down(3), Vec::new()), &[(Critical, Code::NodeDown)]);
     let cut = || FaultKind::NodeCutOff { node: 3, heard: false, reached_by: vec![2] };
     finds(said_with(cut_off(3, &[2]), vec![report(1, cut())]), &[(Warning, Code::NodeCutOff)]);
     // If another node does not reach it either, that is a finding of its own.
@@ -243,36 +248,95 @@ fn a_node_that_was_removed_does_not_find_the_others_down() {
 fn votes_are_counted() {
     let of = |nodes| Observed { nodes, ..cluster() };
     let voteless = |node| ClusterNode { votes: false, ..node };
-    let no_quorum = [(Warning, Code::NoQuorum), (Warning, Code::NodeDown), (Warning, Code::NodeDown)];
+    let no_quorum = [(Critical, Code::NoQuorum), (Critical, Code::NodeDown), (Critical, Code::NodeDown)];
     finds(of(vec![node(1), down(2), down(3)]), &no_quorum);
     let stalled = ClusterNode { record_stalled: Some(RecordStall::NoSpace), ..node(3) };
     finds(of(vec![node(1), down(2), stalled]), &no_quorum[..2]);
-    finds(of([1, 2, 3].map(|id| voteless(node(id))).into()), &[(Warning, Code::RecordLost)]);
-    finds(of(vec![node(1), voteless(node(2))]), &[(Info, Code::NoWitness)]);
-    finds(of(vec![node(1), voteless(down(2))]), &[(Warning, Code::NodeDown), (Info, Code::NoWitness)]);
+    finds(of([1, 2, 3].map(|id| voteless(node(id))).into()), &[(Critical, Code::RecordLost)]);
+    finds(of(vec![node(1), voteless(node(2))]), &[(Warning, Code::NoWitness)]);
+    finds(of(vec![node(1), voteless(down(2))]), &[(Critical, Code::NodeDown), (Warning, Code::NoWitness)]);
     // The only node says itself why it cannot write the record.
     finds(of(vec![ClusterNode { record_stalled: Some(RecordStall::NoSpace), ..node(1) }]), &[]);
-    finds(of(vec![voteless(node(1))]), &[(Warning, Code::RecordLost)]);
+    finds(of(vec![voteless(node(1))]), &[(Critical, Code::RecordLost)]);
     let two = [1, 2].map(|id| voteless(node(id)));
     finds(Observed { in_etcd: true, ..of(two.into()) }, &[]);
 }
 
 #[test]
-fn pools_are_judged_by_whether_others_have_copies() {
+fn two_nodes_without_a_witness_are_a_warning_if_a_volume_depends_on_one_of_them() {
+    let two = || vec![node(1), ClusterNode { votes: false, ..node(2) }];
+    let of = |volumes: Vec<Volume>| Observed { nodes: two(), volumes, ..cluster() };
+    let (advice, warning) = ([(Info, Code::NoWitness)], [(Warning, Code::NoWitness)]);
+    let both = || volume(&[(1, InSync), (2, InSync)]);
+    finds(of(Vec::new()), &advice);
+    finds(of(vec![volume(&[(1, InSync)])]), &advice);
+    finds(of(vec![both()]), &warning);
+    let chosen = ChosenPolicy { policy: SplitBrainPolicy::Heartbeat, by: "eva".into(), at: 9 };
+    let witness = ClusterNode { witness: true, ..node(2) };
+    finds(Observed { nodes: vec![node(1), witness], ..of(vec![volume(&[(1, InSync)])]) }, &[]);
+    let heartbeat = || Volume { split_brain_policy: Some(chosen.clone()), ..both() };
+    finds(of(vec![heartbeat()]), &advice);
+    finds(of(vec![heartbeat(), both()]), &warning);
+    let cause = |volumes| findings(&of(volumes)).remove(0).cause;
+    assert_eq!(
+        cause(vec![both(), samples::volume("mail", both().copies)]),
+        "Two nodes without a witness: if the preferred node, node 1 (server1), fails, these volumes become unavailable: db, mail."
+    );
+    assert_eq!(
+        cause(Vec::new()),
+        "Two nodes without a witness: if the preferred node, node 1 (server1), fails, a volume with copies on both becomes unavailable, unless its split-brain policy is `heartbeat`."
+    );
+}
+
+/// `ursa status` does not say *healthy* while the loss of one node would stop a volume that was meant to
+/// survive it.
+#[test]
+fn a_healthy_cluster_survives_the_loss_of_any_node() {
+    let stalled = |id| ClusterNode { record_stalled: Some(RecordStall::NoSpace), ..node(id) };
+    let stall =
+        |node: u16| report(node, FaultKind::RecordStalled { stall: 0, data_dir: "/var/lib/ursa".into() });
+    // The states of two nodes, or of three, and of the second copy.
+    let mut all = Vec::new();
+    for first in [node(1), stalled(1)] {
+        for second in [node(2), down(2), stalled(2)] {
+            for third in [None, Some(node(3)), Some(down(3)), Some(stalled(3))] {
+                let second = ClusterNode { votes: third.is_some(), ..second.clone() };
+                let nodes: Vec<_> = [first.clone(), second].into_iter().chain(third).collect();
+                all.extend([(nodes.clone(), InSync), (nodes, OutOfSync)]);
+            }
+        }
+    }
+    let mut healthy = 0;
+    for (nodes, second) in all {
+        let mut db = volume(&[(1, InSync), (2, second)]);
+        db.losses = losses(&db, Cluster { nodes: &nodes, record: None });
+        let stops = db.losses.iter().any(|loss| loss.outcome == LossOutcome::Unavailable);
+        let stalled = nodes.iter().filter(|node| node.record_stalled.is_some());
+        let reports = stalled.map(|node| stall(node.id)).collect();
+        let observed = Observed { nodes, volumes: vec![db], reports, ..cluster() };
+        let is_healthy = findings(&observed).iter().all(|finding| finding.severity == Info);
+        assert!(!is_healthy || !stops, "{observed:#?}");
+        healthy += usize::from(is_healthy);
+    }
+    assert!(healthy > 0, "none of them is healthy");
+}
+
+#[test]
+fn pools_that_fail_are_critical() {
     let here = |pool: Pool| Observed { volumes: Vec::new(), pools: vec![pool], ..alone() };
     let there = |pool: Pool| Observed { pools: vec![pool], ..cluster() };
     let (one, two) = (|state| pool(1, state), |state| pool(2, state));
     finds(here(one(PoolState::Unavailable)), &[(Critical, Code::PoolClosed)]);
-    finds(there(two(PoolState::Unavailable)), &[(Warning, Code::PoolClosed)]);
+    finds(there(two(PoolState::Unavailable)), &[(Critical, Code::PoolClosed)]);
     // Of a node that takes no part in its cluster.
     let unknown = Observed { nodes: Vec::new(), ..here(one(PoolState::Unavailable)) };
     finds(unknown, &[(Critical, Code::PoolClosed)]);
     finds(here(one(PoolState::DiskFailed)), &[(Critical, Code::DiskFailed)]);
     let reports = vec![report(2, disk_failed())];
     let disk = Observed { reports, ..there(two(PoolState::DiskFailed)) };
-    finds(disk, &[(Warning, Code::DiskFailed)]);
+    finds(disk, &[(Critical, Code::DiskFailed)]);
     let reports = vec![own(1, OwnFault::Node(FaultKind::PoolReadOnly { pool: "default".into() }))];
-    finds(Observed { reports, ..here(one(PoolState::ReadOnly)) }, &[(Warning, Code::PoolReadOnly)]);
+    finds(Observed { reports, ..here(one(PoolState::ReadOnly)) }, &[(Critical, Code::PoolReadOnly)]);
     // The pool of the only copies cannot be rebuilt.
     let action = |observed| findings(&observed).remove(0).action.unwrap_or_default();
     let rebuild = "`ursa volume copy rebuild VOLUME --on 2`";
@@ -280,7 +344,7 @@ fn pools_are_judged_by_whether_others_have_copies() {
     assert!(!action(here(one(PoolState::Unavailable))).contains("rebuild"));
     // A report about a pool that no node lists is all that is known about it.
     let reports = vec![report(3, disk_failed())];
-    finds(Observed { reports, ..cluster() }, &[(Warning, Code::DiskFailed)]);
+    finds(Observed { reports, ..cluster() }, &[(Critical, Code::DiskFailed)]);
 }
 
 #[test]
@@ -301,7 +365,7 @@ fn a_pool_with_log_volumes_warns_by_level() {
         Observed { pools: vec![Pool { free: 0, logs, ..pool(1, PoolState::Online) }], ..alone() }
     };
     finds(level(None), &[]);
-    finds(level(Some(80)), &[(Info, Code::PoolNearlyFull)]);
+    finds(level(Some(80)), &[(Warning, Code::PoolNearlyFull)]);
     finds(level(Some(90)), &[(Warning, Code::PoolNearlyFull)]);
     finds(level(Some(95)), &[(Critical, Code::PoolNearlyFull)]);
     let found = findings(&level(Some(90)));
@@ -559,20 +623,24 @@ fn facts_arrive_as_they_were_sent() {
     assert_eq!(serde_json::from_str::<Vec<Report>>(&sent).unwrap(), reports);
 }
 
+/// The page's table begins with the severity of a code's condition, and then may name other ones.
 #[test]
-fn the_page_of_findings_has_every_code() {
+fn the_page_of_findings_has_every_code_with_its_severity() {
     let page = include_str!("../../../../../docs/use/findings.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
-    let listed: Vec<&str> = rows
-        .filter(|(_, rest)| ["critical", "warning", "info"].iter().any(|of| rest.starts_with(of)))
-        .map(|(code, _)| code)
+    let listed: BTreeMap<String, String> = rows
+        .filter_map(|(code, rest)| {
+            let severity = rest.split([' ', ';']).next()?;
+            ["critical", "warning", "info"]
+                .contains(&severity)
+                .then(|| (code.to_owned(), severity.to_owned()))
+        })
         .collect();
     let schema = serde_json::to_value(<FindingCode as utoipa::PartialSchema>::schema()).unwrap();
-    let codes: Vec<&str> =
-        schema["enum"].as_array().unwrap().iter().map(|code| code.as_str().unwrap()).collect();
-    let sorted = |mut codes: Vec<&str>| {
-        codes.sort_unstable();
-        codes.join(" ")
-    };
-    assert_eq!(sorted(listed), sorted(codes));
+    let severity = |code: FindingCode| format!("{:?}", condition(code).severity()).to_lowercase();
+    let codes: BTreeMap<String, String> = { schema["enum"].as_array().unwrap().iter() }
+        .map(|name| (name.as_str().unwrap().to_owned(), serde_json::from_value(name.clone()).unwrap()))
+        .map(|(name, code)| (name, severity(code)))
+        .collect();
+    assert_eq!(listed, codes);
 }

@@ -9,7 +9,7 @@ use api::{ClusterNode, Finding, Missing, Overcommit, Pool, SubjectKind, Volume};
 use base::ByteLen;
 
 use super::identity::{code_and_subject, severity};
-use super::judge::{Copy, Found, Impact, Resync, What};
+use super::judge::{Copy, Found, Resync, What};
 use super::own::{OwnFault, Report};
 use crate::http::volumes::health::Unserved;
 
@@ -109,13 +109,13 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
             action: "Bring back the nodes that are down".into(),
             command: NODES.into(),
         },
-        What::NoWitness => Words {
-            cause: "Two nodes without a witness have no majority: if the preferred node is lost, the other one waits for it.".into(),
+        What::NoWitness { stopped } => Words {
+            cause: of_no_witness(stopped, nodes),
             action: "Add a third node; a small machine as a witness is enough".into(),
             command: "ursa node token".into(),
         },
-        What::DiskFailed { pool, impact } => {
-            let rebuild = rebuild(pool, *impact);
+        What::DiskFailed { pool, can_rebuild } => {
+            let rebuild = rebuild(pool, *can_rebuild);
             Words {
                 cause: format!("A disk of pool {} has failed{}.", pool_of(pool), reason(pool)),
                 action: format!(
@@ -124,9 +124,9 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
                 command: format!("ursa pool reopen {}{}", pool.name, at(pool.node)),
             }
         }
-        What::PoolClosed { pool, impact } => Words {
+        What::PoolClosed { pool, can_rebuild } => Words {
             cause: format!("Pool {} is unavailable{}.", pool_of(pool), reason(pool)),
-            action: format!("Bring its disks back{}, then reopen it", rebuild(pool, *impact)),
+            action: format!("Bring its disks back{}, then reopen it", rebuild(pool, *can_rebuild)),
             command: format!("ursa pool reopen {}{}", pool.name, at(pool.node)),
         },
         What::PoolReadOnly(pool) => of_read_only(&pool.name, &pool_of(pool), pool.node),
@@ -162,9 +162,10 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
 fn of_unserved(volume: &Volume, why: Unserved<'_>) -> Words {
     let name = &volume.name;
     let (cause, action) = match why {
-        Unserved::Problem(problem) => {
-            (format!("Volume {name} is unavailable: {problem}"), "See what it is waiting for")
-        }
+        Unserved::Problem(problem) => (
+            format!("Volume {name} is unavailable: {problem}"),
+            "Show the volume to see what it is waiting for",
+        ),
         Unserved::NotReached => (
             format!(
                 "Volume {name} is unavailable, as seen from this node: no node with a copy in sync responds."
@@ -259,8 +260,8 @@ fn of_silent(missing: &Missing, reports_state: bool) -> Words {
     let Missing { node, node_name, reason } = missing;
     let what = if reports_state { "all of its pools and volumes" } else { "its health" };
     Words {
-        cause: format!("{} does not report {what}: {reason}.", capital(&node_words(*node, node_name))),
-        action: format!("Its state is unknown: check locally on {node_name}"),
+        cause: format!("{} is not reporting {what}: {reason}.", capital(&node_words(*node, node_name))),
+        action: format!("Its state is unknown: log in to {node_name} and run this there"),
         command: "ursa status".into(),
     }
 }
@@ -308,6 +309,19 @@ fn of_reports(reports: &[&Report], nodes: &[ClusterNode]) -> Words {
     }
 }
 
+fn of_no_witness(stopped: &[&Volume], nodes: &[ClusterNode]) -> String {
+    let preferred = nodes.iter().find(|node| node.votes).map(|node| format!(", {},", node_of(node)));
+    let failed =
+        format!("Two nodes without a witness: if the preferred node{} fails,", preferred.unwrap_or_default());
+    let names: Vec<String> = stopped.iter().map(|volume| volume.name.clone()).collect();
+    match names.is_empty() {
+        true => format!(
+            "{failed} a volume with copies on both becomes unavailable, unless its split-brain policy is `heartbeat`."
+        ),
+        false => format!("{failed} these volumes become unavailable: {}.", shortened(&names)),
+    }
+}
+
 fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Words {
     let report = reports[0];
     let (it, node) = (whose(report), report.node);
@@ -328,9 +342,9 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "Update Ursa there".into(),
             command: NODES.into(),
         },
-        FaultKind::RecordLost { error } => Words {
+        FaultKind::RecordLost { trouble } => Words {
             cause: format!(
-                "{}: etcd, which holds the cluster's record, cannot be used ({error}). Volumes keep running with the copies that are in sync, but nothing can be changed, a lost node cannot be excluded, and a node that starts cannot serve volumes with copies.",
+                "{}: etcd, which holds the cluster's record, cannot be used ({trouble}). Volumes keep running with the copies that are in sync, but nothing can be changed, a lost node cannot be excluded, and a node that starts cannot serve volumes with copies.",
                 capital(&reports.iter().map(|report| whose(report)).collect::<Vec<_>>().join(", "))
             ),
             action: "Bring etcd back, or correct the `etcd` setting".into(),
@@ -338,22 +352,25 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         },
         FaultKind::RecordStalled { stall, data_dir } => Words {
             cause: format!(
-                "{who} cannot write its copy of the cluster's record{}. {}.",
+                "{who} cannot update its copy of the cluster's record{}. {}.",
                 Stall::of_code(*stall).map(|stall| format!(": {stall}")).unwrap_or_default(),
                 match nodes {
                     [_] => "Nothing can be changed",
                     _ => "Its vote is missing, and it does not see changes",
                 }
             ),
-            action: format!(
-                "Check the disk and the free space of {}; the node then recovers automatically",
-                data_dir.display()
-            ),
+            action: match Stall::of_code(*stall) {
+                Some(Stall::Unreadable) => "Update Ursa there".into(),
+                _ => format!(
+                    "Check the disk and the free space of {}; the node then recovers automatically",
+                    data_dir.display()
+                ),
+            },
             command: NODES.into(),
         },
         FaultKind::LoginsRefused => Words {
             cause: format!("{who} refuses new logins: its access rules may be outdated. Hosts use their other paths."),
-            action: "Check the disk and the free space of its data directory".into(),
+            action: "Correct what keeps it from updating its copy of the cluster's record".into(),
             command: NODES.into(),
         },
         FaultKind::RemovedFromCluster => of_removed(format!(
@@ -362,9 +379,9 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         FaultKind::LeftBehind => of_removed(format!(
             "{who} was left behind: a surviving node was forced into a new cluster, which refuses it. It serves only volumes that have never had a copy on another node."
         )),
-        FaultKind::ClusterFailed { error, retry_seconds } => Words {
+        FaultKind::ClusterFailed { why, retry_seconds } => Words {
             cause: format!(
-                "{who} does not take part in its cluster: {error}. It serves only volumes that have never had a copy on another node; its other copies are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
+                "{who} does not take part in its cluster: {why}. It serves only volumes that have never had a copy on another node; its other copies are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
             ),
             action: "Repair the cause; if it cannot be repaired, `ursa node leave --forget` lets the node leave its cluster for a new one of its own, from which it can join again".into(),
             command: LOG.into(),
@@ -383,8 +400,11 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "Remove it from the cluster on another node, and let it join again".into(),
             command: format!("ursa node remove {node}"),
         },
-        FaultKind::LinkAddressMissing { address, error } => Words {
-            cause: format!("{who} cannot listen for other nodes at {address} ({error}). Its other addresses work."),
+        FaultKind::LinkAddressMissing { address, errno } => Words {
+            cause: format!(
+                "{who} cannot listen for other nodes at {address} ({}). Its other addresses work.",
+                io::Error::from_raw_os_error(*errno)
+            ),
             action: "Bring up the interface with this address; the node keeps trying".into(),
             command: LINKS.into(),
         },
@@ -408,8 +428,8 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "See which nodes cannot hold it, and why".into(),
             command: "ursa floating-ip list".into(),
         },
-        FaultKind::PoolClosed { pool, error } => Words {
-            cause: format!("Pool {pool}{on} is unavailable: {error}."),
+        FaultKind::PoolClosed { pool, why } => Words {
+            cause: format!("Pool {pool}{on} is unavailable: {why}."),
             action: "Bring its disks back, then reopen it".into(),
             command: format!("ursa pool reopen {pool}{}", at(node)),
         },
@@ -491,7 +511,8 @@ fn of_record_fault(who: &str, fault: &RecordFault) -> Words {
     let path = path.display();
     let damage = match damage {
         RecordDamage::Content => format!("copy {slot} of its own record {path} is damaged"),
-        RecordDamage::Unreadable(error) => {
+        RecordDamage::Unreadable { errno } => {
+            let error = io::Error::from_raw_os_error(*errno);
             format!("copy {slot} of its own record {path} cannot be read ({error})")
         }
     };
@@ -550,8 +571,8 @@ fn reason(pool: &Pool) -> String {
     pool.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
-fn rebuild(pool: &Pool, impact: Impact) -> String {
-    match impact.can_rebuild {
+fn rebuild(pool: &Pool, can_rebuild: bool) -> String {
+    match can_rebuild {
         true => format!(
             " (if it is lost, rebuild its copies in another pool there: `ursa volume copy rebuild VOLUME --on {}`)",
             pool.node

@@ -3,7 +3,7 @@
 use ::node::VolumeId;
 use ::node::control::{
     ChangeStatus, Conversion, EndedJob, EndedWork, JobOutcome, Scrub, ScrubState, Verification,
-    VerificationState,
+    VerificationState, Work,
 };
 use ::node::copies::{CopyEntry, CopyWork, StandingEntry};
 use ::node::member::CopiesStatus;
@@ -176,8 +176,9 @@ pub(super) fn of_ended(job: EndedJob, here: u16, at: u64) -> Job {
             ended: Some(end),
             ..plain((id::of_conversion(volume, here), here), JobKind::Convert, subject, state)
         },
-        EndedWork::Change { number, .. } => {
+        EndedWork::Change { number, doing, .. } => {
             let id = (id::of_change(number, here), here);
+            let subject = Work { doing, name: subject }.to_string();
             Job { ended: Some(end), ..plain(id, JobKind::Change, subject, state) }
         }
     }
@@ -207,7 +208,7 @@ fn reason(work: &EndedWork, outcome: JobOutcome) -> Option<String> {
             let is_cancelled = outcome == JobOutcome::Cancelled;
             [is_cancelled.then(|| "cancelled before it was complete".to_owned()), None, None]
         }
-        EndedWork::Change { error, .. } => [error.clone(), None, None],
+        EndedWork::Change { failure, .. } => [failure.as_ref().map(ToString::to_string), None, None],
     };
     let said: Vec<String> = said.into_iter().flatten().collect();
     (!said.is_empty()).then(|| said.join("; "))
@@ -262,8 +263,10 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use ::node::control::{Doing, ScrubFound, ScrubWait, Uncompared, WaitsFor, Work, Zeroed};
-    use ::node::copies::{Cause, CopySync, EndReason, Leaves, Restraint, ShapeEntry, SyncPause, VolumeEntry};
+    use ::node::control::{ChangeFailure, Doing, ScrubFound, ScrubWait, Uncompared, WaitsFor, Zeroed};
+    use ::node::copies::{
+        Cause, CopySync, EndReason, Leaves, Refused, Restraint, ShapeEntry, SyncPause, VolumeEntry,
+    };
     use api::SyncRestraint;
 
     use super::*;
@@ -303,6 +306,7 @@ mod tests {
             compression: Default::default(),
             restoring: None,
             restored: None,
+            snapshots_above: None,
         };
         let sync = CopySync {
             total_bytes: 400,
@@ -463,11 +467,14 @@ mod tests {
         assert_eq!(reason.as_deref(), Some("the copy was removed before it was in sync"));
         assert_eq!((job.node, job.from_node, job.progress), (3, Some(1), None));
 
-        let work = EndedWork::Change { number: 7, error: Some("the pool is full".into()) };
+        let failure = Some(ChangeFailure::Refused(Refused::NoSpace { wanted: 8 << 20, free: 4 << 20 }));
+        let work = EndedWork::Change { number: 7, doing: Doing::GrowVolume, failure };
         let change = EndedJob { work, outcome: JobOutcome::Failed, ..compared };
         let job = of_ended(change, 2, 1000);
         assert_eq!((job.id.as_str(), job.node, job.state), ("change.7.2", 2, JobState::Failed));
-        assert_eq!(job.ended.unwrap().reason.as_deref(), Some("the pool is full"));
+        assert_eq!(job.subject, "growing volume \"db\"");
+        let reason = job.ended.unwrap().reason;
+        assert_eq!(reason.as_deref(), Some("not enough space: 8M requested, 4M free"));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::access::{Need, needs};
         (name = "cluster", description = "Clusters of nodes: volumes have copies on several nodes; targets and host groups are the same on all"),
         (name = "pools", description = "Disks of a node, managed together, that volumes take their space from"),
         (name = "volumes", description = "Volumes, which hosts see as disks"),
-        (name = "snapshots", description = "Snapshots of volumes: what they held at one instant"),
+        (name = "snapshots", description = "Snapshots of volumes: what they held at one point in time"),
         (name = "targets", description = "iSCSI targets, and volumes mapped as their LUNs"),
         (name = "hosts", description = "Host groups: initiators that share access rights"),
         (name = "sessions", description = "Logins of initiators"),

@@ -29,7 +29,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         | E::DiskShrunk { .. }
         | E::MetadataDamaged { .. }
         | E::MetadataInvalid { .. } => (StatusCode::CONFLICT, "pool_damaged"),
-        E::Version { .. } => (StatusCode::CONFLICT, "pool_version"),
+        E::Version { .. } | E::DiskRole { .. } => (StatusCode::CONFLICT, "pool_version"),
         E::DisksMissing { .. } => (StatusCode::CONFLICT, "disks_missing"),
         E::OtherPool { .. } | E::DuplicateDisk { .. } | E::ReplacedDisk { .. } | E::NotInPool { .. } => {
             (StatusCode::CONFLICT, "wrong_disks")

@@ -82,7 +82,7 @@ fn disks_that_are_none_are_refused() {
     create("p", json!([{"path": rig.dir()}])).refused(422, "disk_unusable");
     create("p", json!([{"path": "relative", "size": 32 * MIB}])).refused(422, "field_invalid");
     create("p", json!([{"path": rig.path("small"), "size": MIB}])).refused(422, "disk_too_small");
-    create("p", json!([{"path": rig.path("x"), "reserve": true}])).refused(422, "field_invalid");
+    create("p", json!([{"path": rig.path("x"), "preallocate": true}])).refused(422, "field_invalid");
     create("no name", json!([{"path": rig.path("x"), "size": 32 * MIB}])).refused(422, "name_invalid");
 
     let used = rig.path("used");
@@ -123,7 +123,7 @@ fn disks_are_added_to_a_pool_that_has_room_for_them() {
     let add = |pool: &str, disk| rig.post(&format!("/v1/pools/{pool}/disks"), disk);
     add("none", json!({"path": rig.path("x"), "size": 64 * MIB})).refused(404, "pool_not_found");
     assert_eq!(add("default", json!({"path": "relative"})).refused(422, "field_invalid")["field"], "path");
-    add("default", json!({"path": rig.path("x"), "reserve": true})).refused(422, "field_invalid");
+    add("default", json!({"path": rig.path("x"), "preallocate": true})).refused(422, "field_invalid");
     add("default", json!({"path": rig.path("missing")})).refused(422, "disk_unusable");
     add("default", json!({"path": rig.path("small"), "size": MIB / 8})).refused(422, "disk_too_small");
     let used = rig.path("used");

@@ -100,9 +100,10 @@ fn in_pools(wanted: &CopyRequirements<'_>, node: u16, name: &str, pools: &[&Pool
         }
         PoolState::Online => {}
     }
-    let takes = match wanted.kind {
-        VolumeKind::Thick => wanted.size.div_ceil(pool.extent.max(1)).saturating_mul(pool.extent.max(1)),
-        VolumeKind::Ram | VolumeKind::Log => 0,
+    // A RAM volume takes memory, and a thin one what is written.
+    let takes = match wanted.kind.is_durable() && !wanted.kind.is_thin() {
+        true => wanted.size.div_ceil(pool.extent.max(1)).saturating_mul(pool.extent.max(1)),
+        false => 0,
     };
     let room = format!("{} free, {} needed", ByteLen(pool.free), ByteLen(takes));
     if takes > pool.free {

@@ -77,7 +77,7 @@ async fn plan(state: &State, name: String, kind: VolumeKind) -> Result<DryRun, R
         let steps = vec![format!(
             "no change: volume {} already is a {} volume, or is being converted to one",
             volume.name,
-            word(kind)
+            kind.name()
         )];
         return Ok(DryRun { would: steps, candidates: Vec::new() });
     }
@@ -97,30 +97,22 @@ fn steps(volume: &Volume, kind: VolumeKind, found: &[Candidate]) -> Vec<String> 
     let size = ByteLen(volume.size);
     let step = |found: &Candidate| {
         let (node, pool) = (&found.node_name, found.pool.as_deref().unwrap_or_default());
-        match (&found.rule, kind) {
+        match (&found.rule, kind.is_thin()) {
             (Some(_), _) => format!("{node} ({}) converts its copy when it is back", found.text),
-            (None, VolumeKind::Log) => format!(
+            (None, true) => format!(
                 "{node} copies what is in use to the log of pool {pool}, which needs up to {size} more until the former space is freed"
             ),
-            (None, VolumeKind::Thick | VolumeKind::Ram) => format!(
+            (None, false) => format!(
                 "{node} allocates {size} in pool {pool}, copies what is in use there, and then frees the space in the log"
             ),
         }
     };
     let mut steps: Vec<String> = found.iter().map(step).collect();
-    if kind == VolumeKind::Thick {
+    if !kind.has_checksums() {
         steps.push(format!("the blocks of volume {} will have no checksums", volume.name));
     }
     steps.push(format!("volume {} remains available to hosts; it cannot grow meanwhile", volume.name));
     steps
-}
-
-fn word(kind: VolumeKind) -> &'static str {
-    match kind {
-        VolumeKind::Thick => "thick",
-        VolumeKind::Ram => "RAM",
-        VolumeKind::Log => "log",
-    }
 }
 
 #[cfg(test)]

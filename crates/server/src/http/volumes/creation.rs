@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{MapSpec, NewVolume, Placement, Ranking};
-use api::{Candidate, DEFAULT_HOST, DryRun, List, Volume, VolumeCreate, VolumeKind, default_target};
+use api::{Candidate, DEFAULT_HOST, DryRun, List, Volume, VolumeCreate, default_target};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{BlockSize, ByteLen};
@@ -71,22 +71,16 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
             return Err(refusal.candidates(refused));
         }
     };
-    let mut steps: Vec<String> = match asked.kind {
-        VolumeKind::Log => {
-            let of = |found: &&Candidate| {
-                let pool = found.pool.as_deref().unwrap_or_default();
-                format!("pool {pool} on {} allocates space as blocks are written", found.node_name)
-            };
-            taken.iter().map(of).collect()
+    let step = |found: &&Candidate| {
+        let (node, pool) = (&found.node_name, found.pool.as_deref().unwrap_or_default());
+        match asked.kind.is_thin() {
+            true => format!("pool {pool} on {node} allocates space as blocks are written"),
+            false => format!("{} is allocated in pool {pool} on {node}", Size(asked.size)),
         }
-        VolumeKind::Ram => vec![format!("{} of memory is reserved", Size(asked.size))],
-        VolumeKind::Thick => taken
-            .iter()
-            .map(|found| {
-                let pool = found.pool.as_deref().unwrap_or_default();
-                format!("{} is allocated in pool {pool} on {}", Size(asked.size), found.node_name)
-            })
-            .collect(),
+    };
+    let mut steps: Vec<String> = match asked.kind.is_durable() {
+        true => taken.iter().map(step).collect(),
+        false => vec![format!("{} of memory is reserved", Size(asked.size))],
     };
     if let Some(reserve) = asked.reserve.filter(|reserve| *reserve > 0) {
         steps.push(format!("{} of that space is reserved for volume {}", Size(reserve), asked.name));
@@ -191,15 +185,15 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     if new.native_512 && block_size != BlockSize::B512 {
         return Err(Refusal::invalid("native_512", "`native_512` requires 512-byte blocks"));
     }
-    if new.compression.is_some() && new.kind != VolumeKind::Log {
+    if new.compression.is_some() && !new.kind.is_compressible() {
         return Err(Refusal::invalid("compression", "only volumes of kind `log` can be compressed"));
     }
-    if new.checksums && new.kind != VolumeKind::Thick {
-        let detail = match new.kind {
-            VolumeKind::Log => "volumes of kind `log` always have checksums: omit `checksums`",
-            VolumeKind::Ram | VolumeKind::Thick => "only volumes on disks have checksums",
-        };
+    if new.checksums && new.kind.has_checksums() {
+        let detail = "volumes of kind `log` always have checksums: omit `checksums`";
         return Err(Refusal::invalid("checksums", detail));
+    }
+    if new.checksums && !new.kind.is_durable() {
+        return Err(Refusal::invalid("checksums", "only volumes on disks have checksums"));
     }
     let copies = placement(&new)?;
     let map = if new.map {

@@ -12,7 +12,7 @@ use ::node::control::ControlError;
 use ::node::copies::{CopyEntry, NodeId, StandingEntry, VolumeEntry};
 use ::node::member::CopiesStatus;
 use ::node::{Control, VolumeId, yielding};
-use api::{Missing, Volume, VolumeHealth, VolumeKind};
+use api::{Missing, Volume, VolumeHealth};
 use store::SpacePolicy;
 
 use super::{compression, copies, kind, map, naa, shown, split_brain, verification, when_full};
@@ -182,9 +182,9 @@ fn seen(status: &CopiesStatus, maps: Maps, told: PeerReport, names: &BTreeMap<u1
     let (entry, shape) = (&status.entry, &status.entry.shape);
     let id = VolumeId::parse(&entry.id);
     let kind = kind(shape.kind);
-    let space = (kind == VolumeKind::Log).then(|| SpacePolicy::from(entry.space));
+    let space = kind.is_thin().then(|| SpacePolicy::from(entry.space));
     let reserved = space.map_or(entry.size, |space| space.reserve.0);
-    let compressed = entry.compression.known().filter(|_| kind == VolumeKind::Log);
+    let compressed = entry.compression.known().filter(|_| kind.is_compressible());
     // Of the node that has told.
     let (compression_ratio_percent, checksums) = match &told {
         Ok(told) => (told.compression_ratio_percent, told.checksums),

@@ -159,12 +159,7 @@ fn named(control: &Control, volume: VolumeStatus) -> Volume {
 /// A volume of this node, without the other nodes' view.
 fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
     let VolumeStatus { info, pool, maps, problem, copies, scrub } = volume;
-    let is_log = info.kind == store::VolumeKind::Log;
-    let checksums = match info.kind {
-        store::VolumeKind::Thick => Some(info.checksums),
-        store::VolumeKind::Log => Some(true),
-        store::VolumeKind::Ram => None,
-    };
+    let checksums = info.kind.is_durable().then_some(info.kind.has_checksums() || info.checksums);
     let mut volume = Volume {
         id: info.id.to_string(),
         name: info.name,
@@ -174,10 +169,10 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         block_size: info.block_size.bytes(),
         physical_block_size: info.block_size.bytes() << info.physical_exponent,
         slices: info.stripe.slices(),
-        reserved: if is_log { info.space.reserve.0 } else { info.reserved.0 },
+        reserved: if info.kind.is_thin() { info.space.reserve.0 } else { info.reserved.0 },
         used: info.reserved.0,
-        when_full: is_log.then_some(when_full(info.space.when_full)),
-        compression: is_log.then(|| compression(info.compression)),
+        when_full: info.kind.is_thin().then_some(when_full(info.space.when_full)),
+        compression: info.kind.is_compressible().then(|| compression(info.compression)),
         checksums,
         compression_ratio_percent: info.in_logs.ratio().map(|ratio| (ratio * 100.0).round() as u64),
         created: info.created,

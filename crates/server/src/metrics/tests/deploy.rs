@@ -1,10 +1,11 @@
 //! Compares the files for Prometheus and Grafana in `deploy/` with the metrics that nodes write, and with the
 //! runbooks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ::node::events::condition::Condition;
 use serde_json::Value;
 
 use super::*;
@@ -229,6 +230,71 @@ fn every_alert_has_a_runbook_and_a_test() {
     }
     let alerts: BTreeSet<&str> = alerts.iter().map(String::as_str).collect();
     assert_eq!(sections, alerts, "the sections of docs/use/alerts.md and the alerts");
+}
+
+/// The conditions that alerts report. Findings and events report them, too, and all have the severity of the
+/// same table.
+const CONDITIONS: &[(&str, &[Condition])] = &[
+    ("UrsaNodeDown", &[Condition::NodeDown]),
+    ("UrsaVolumeUnavailable", &[Condition::VolumeUnavailable]),
+    ("UrsaSplitBrain", &[Condition::SplitBrain]),
+    ("UrsaCopiesMismatch", &[Condition::CopiesMismatch]),
+    ("UrsaScrubUnrepaired", &[Condition::ScrubUnrepaired]),
+    ("UrsaScrubOverdue", &[Condition::ScrubOverdue]),
+    ("UrsaVolumeAlone", &[Condition::ContinuedAlone]),
+    ("UrsaVolumeDegraded", &[Condition::CopyOutOfSync, Condition::ResyncRunning]),
+    ("UrsaResyncStalled", &[Condition::ResyncWaiting]),
+    ("UrsaResyncPaused", &[Condition::ResyncPaused]),
+    ("UrsaNodeUnreachable", &[Condition::NodeDown]),
+    ("UrsaLinkLost", &[Condition::NodeCutOff]),
+    ("UrsaNoQuorum", &[Condition::NoQuorum, Condition::RecordLost]),
+    ("UrsaNodeRecordStalled", &[Condition::RecordStalled]),
+    ("UrsaMaintenanceForgotten", &[Condition::NodeMaintenance]),
+    ("UrsaDiskFailed", &[Condition::DiskFailed]),
+    ("UrsaPoolUnusable", &[Condition::PoolClosed, Condition::PoolReadOnly]),
+    ("UrsaPoolNearlyFull", &[Condition::PoolNearlyFull]),
+    ("UrsaPoolFilling", &[Condition::LogPoolFilling]),
+    ("UrsaPoolFull", &[Condition::LogPoolNearlyFull]),
+    ("UrsaPoolOvercommitted", &[Condition::PoolOvercommitted]),
+    ("UrsaRecordDown", &[Condition::RecordLatched]),
+    ("UrsaRecordCopyFailed", &[Condition::RecordFault]),
+    ("UrsaAuditDown", &[Condition::AuditUnavailable]),
+    ("UrsaChangeStuck", &[Condition::ChangeStuck]),
+];
+
+/// Alerts about what only Prometheus sees: rates, sums over nodes, and how long something lasts.
+const ALERTS_ONLY: &[&str] = &[
+    "UrsaVolumeErrors",
+    "UrsaVolumeSlow",
+    "UrsaHostsGone",
+    "UrsaLastCopy",
+    "UrsaNodeWithoutRecord",
+    "UrsaFinding",
+    "UrsaCoresSaturated",
+    "UrsaInitiatorsDenied",
+    "UrsaFilesNearLimit",
+    "UrsaVersionsDiffer",
+];
+
+#[test]
+fn alerts_have_the_severities_of_findings_and_events() {
+    let severities: BTreeMap<String, String> = rules()
+        .iter()
+        .map(|rule| {
+            [&rule["alert"], &rule["labels"]["severity"]].map(|text| text.as_str().unwrap().to_owned())
+        })
+        .map(|[alert, severity]| (alert, severity))
+        .collect();
+    for (alert, conditions) in CONDITIONS {
+        for condition in *conditions {
+            let expected = format!("{:?}", condition.severity()).to_lowercase();
+            assert_eq!(severities[*alert], expected, "{alert}: {condition:?}");
+        }
+    }
+    let sorted: BTreeSet<&str> =
+        { CONDITIONS.iter() }.map(|(alert, _)| *alert).chain(ALERTS_ONLY.iter().copied()).collect();
+    assert_eq!(sorted.len(), CONDITIONS.len() + ALERTS_ONLY.len(), "an alert is in both tables");
+    assert_eq!(severities.keys().map(String::as_str).collect::<BTreeSet<_>>(), sorted);
 }
 
 /// Whether promtool's tests expect the alert to fire, and expect it not to.

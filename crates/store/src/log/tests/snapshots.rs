@@ -122,6 +122,69 @@ fn snapshots_read_as_the_slice_did_when_they_were_taken() {
     }
 }
 
+/// Gives back the space of the file system that is set aside for the log's next records, as if the pool's file
+/// had been copied without its zeros. With that space, no record finds the file system full.
+async fn give_back_unwritten(slice: &Slice) {
+    let inner = Rc::clone(&log_of(slice).inner);
+    let unwritten: Vec<(u32, u16)> = {
+        let segments = &inner.state.borrow().segments;
+        let open = segments.hosts.map(|open| (open.segment, open.next));
+        open.into_iter().chain(segments.ready.iter().map(|(segment, _)| (*segment, 0))).collect()
+    };
+    for (segment, next) in unwritten {
+        let (disk, _, at) = inner.locate(Place::new(segment, next)).unwrap();
+        let slots = u64::from(inner.handle.slots()) - u64::from(next);
+        disk.zero(at, slots * BLOCK).await.unwrap();
+    }
+}
+
+/// A deletion finds no space in the file system of the pool's file. When it is repeated, it is durable.
+///
+/// Before, the second one found nothing to delete and reported success, and after a crash the snapshot was
+/// back.
+#[test]
+fn a_deletion_that_found_no_space_is_made_durable_by_the_next_one() {
+    let world = World::new(1);
+    let node = machine(&world, 0, 0, 1);
+    let (pool, disks, id, slice) = world.block_on(node, CORE, || async {
+        let disk = NewDisk { path: path(0), create: Some(ByteLen(16 << 20)), reserve: false };
+        let extent = Some(ByteLen(64 << 10));
+        let options = CreateOptions { name: "pool".into(), host: host(), extent, wipe: true, ram: ram() };
+        let pool = Pool::create(vec![disk], options).await.unwrap();
+        pool.set_log_tuning(tuning());
+        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        write(&slice, 0, 1, Durability::Durable).await.unwrap();
+        slice.take_snapshot(1, 1000).await.unwrap();
+        write(&slice, 0, 2, Durability::Durable).await.unwrap();
+        idle(&slice).await;
+        give_back_unwritten(&slice).await;
+        (pool, disks, id, slice)
+    });
+    let delete = || {
+        let slice = Rc::clone(&slice);
+        world.block_on(node, CORE, move || async move { slice.delete_snapshots(&[1]).await })
+    };
+    world.leave_space(node, 0);
+    assert_eq!(delete(), Err(SnapshotError::Slice(SliceError::Full)));
+    world.set_space(node, None);
+    assert_eq!(delete(), Ok(()));
+    // As a crash would leave it: no checkpoint has ended since.
+    let image = world.disk_image(node, path(0));
+    world.block_on(node, CORE, move || async move { drop((slice, disks, pool)) });
+    let world = World::new(2);
+    let node = machine(&world, 0, 0, 1);
+    world.put_file(node, path(0), image);
+    world.block_on(node, CORE, move || async move {
+        let pool = open(1).await;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        assert!(ids(&slice).await.is_empty());
+        assert_eq!(read(&slice, 0).await, Ok(2));
+    });
+}
+
 /// Which blocks were changed after a snapshot, and before another one or until now.
 async fn changed(slice: &Slice, id: u64, until: Option<u64>) -> Vec<u64> {
     let (start, len) = (ByteOffset(0), ByteLen(40 * BLOCK));

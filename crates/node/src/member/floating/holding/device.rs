@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
-use proto::iscsi::target::CloseReason;
+use proto::iscsi::target_role::CloseReason;
 use rt::Listener;
 
 use super::super::decision::{Device, Holder, Seen};
@@ -111,7 +111,7 @@ impl Holding {
                 listening => listening,
             };
             let listener =
-                listener.map_err(|error| DeviceTrouble::Listen { address, error: error.to_string() })?;
+                listener.map_err(|error| DeviceTrouble::Listen { address, errno: rt::errno(&error) })?;
             self.listeners.push(rt::spawn(portal::serve(listener, Rc::default())));
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use base::Instant;
 use cluster::Status;
-use replica::{BEYOND_RECORD, Config, Epoch, NodeId, Revision};
+use replica::{BEYOND_RECORD, Config, Epoch, NodeId};
 use store::VolumeId;
 
 use super::super::unreadable::Legible;
@@ -177,14 +177,12 @@ impl Reconciler {
         self.forks.change(id, Fork::go);
         let epoch = Epoch(fork.record().epoch);
         let life = self.copies.incarnation();
-        if let Some(kept) = self.volumes_mut().get_mut(&id) {
+        if let Some(kept) = self.volumes_mut().get_mut(&id)
+            && let Some(known) = kept.newest_config()
+        {
             // A revision beyond the record's: all leases have to expire, whatever revision they were granted
             // at.
-            let known =
-                kept.membership.newest().cloned().or_else(|| kept.entry.config(Revision(kept.revision.0)));
-            if let Some(known) = known {
-                kept.membership.learn(alone(&known, kept.slot, life, epoch, BEYOND_RECORD));
-            }
+            kept.membership.learn(alone(&known, kept.slot, life, epoch, BEYOND_RECORD));
         }
         self.work.notify();
     }

@@ -5,7 +5,7 @@ use slab::Slab;
 
 use super::command::{Data, Kind, Task};
 use super::{ConnectionError, slot_of};
-use crate::iscsi::target::InPlace;
+use crate::iscsi::target_role::InPlace;
 use crate::iscsi::wire::{DataIn, FrameError, Framing, HEADER_LEN, ResponsePdu, padding};
 
 /// If at least this many bytes are missing, data is received in place. Below, copying costs less than a

@@ -2,7 +2,7 @@ use base::Instant;
 use proptest::prelude::*;
 
 use super::*;
-use crate::iscsi::target::{self, Authorization, Chap, LoginEvent};
+use crate::iscsi::target_role::{self, Authorization, Chap, LoginEvent};
 
 fn credentials(name: &str, secret: &str) -> Credentials {
     Credentials { name: name.into(), secret: secret.into() }
@@ -34,12 +34,12 @@ fn chap(target: Option<Credentials>) -> Option<Chap> {
     })
 }
 
-type Ends = (Result<LoginOutcome, LoginError>, Option<target::LoginOutcome>);
+type Ends = (Result<LoginOutcome, LoginError>, Option<target_role::LoginOutcome>);
 
 /// Logs in to our own target.
 fn log_in(options: LoginOptions, chap: Option<Chap>) -> Ends {
     let mut initiator = Login::new(options);
-    let mut target = target::Login::new(Instant(0));
+    let mut target = target_role::Login::new(Instant(0));
     let mut accepted = None;
     for _ in 0..20 {
         let mut batch = SendBatch::new();

@@ -6,28 +6,30 @@
 //! which has the units, executes them. [`results`] keeps the result of a copy for the nexus that requested
 //! it.
 
+mod failure;
 mod list;
 mod page;
 mod results;
 
 use base::{BlockSize, LbaRange};
 
-use super::{gates, pending};
+use super::gates;
 use crate::scsi::limits::{
     COPY_DESCRIPTOR_BYTES_MAX, COPY_RESULTS_HELD_MAX, COPY_SEGMENT_BYTES_MAX, COPY_SEGMENTS_MAX,
     COPY_TARGETS_MAX,
 };
 use crate::scsi::{LogicalUnit, NexusId, Outcome, Request, Sense, Step, data_out};
 use list::CopyList;
+use results::Started;
 
+pub use failure::{CopyError, CopyFailure, CopyFault};
 pub(in crate::scsi) use page::third_party_copy;
-pub(super) use results::{Copies, Started};
+pub(super) use results::Copies;
 
 /// A block-to-block segment of an EXTENDED COPY.
 ///
 /// The units are unknown here. Before it copies a segment, the node finds them, compares their block sizes
-/// and capacities, and fails the copy with a [`CopyFault`](crate::scsi::CopyFault) if they do not match. The
-/// ranges may be empty.
+/// and capacities, and fails the copy with a [`CopyFault`] if they do not match. The ranges may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopySegment {
     /// The NAA designator of the unit to read.
@@ -42,6 +44,15 @@ pub struct CopySegment {
     pub target_block_size: BlockSize,
     /// The range to write, in the target's blocks; it has as many bytes as the source's range.
     pub target_range: LbaRange,
+}
+
+/// What the response to a copy needs to know about the command.
+#[derive(Debug)]
+pub struct PendingCopy {
+    /// The length of the parameter list in bytes.
+    transfer: u64,
+    /// The result for RECEIVE COPY RESULTS.
+    started: Started,
 }
 
 /// EXTENDED COPY (LID1).
@@ -63,9 +74,23 @@ pub(super) fn extended_copy(unit: &mut LogicalUnit, request: Request) -> Result<
     }
     let lengths = segments.iter().map(|s| gates::bytes_of(s.source_range, s.source_block_size)).collect();
     Ok(match unit.block.copies.start(request.nexus, id, lengths) {
-        Ok(started) => Step::Copy(pending::copy(transfer, started), segments),
+        Ok(started) => Step::Copy(PendingCopy { transfer, started }, segments),
         Err(refused) => Step::Done(refused),
     })
+}
+
+/// The response to a command whose copy has ended.
+pub(in crate::scsi) fn finish(
+    unit: &mut LogicalUnit,
+    pending: PendingCopy,
+    result: Result<(), CopyError>,
+) -> Outcome {
+    let PendingCopy { transfer, started } = pending;
+    unit.block.copies.finish(started, result);
+    match result {
+        Ok(()) => Outcome::good_out(transfer),
+        Err(error) => Outcome { transfer, ..Outcome::check(error.sense()) },
+    }
 }
 
 /// COPY STATUS: the progress or result of a copy.

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::CopyError;
 use super::list::ListId;
 use crate::scsi::limits::COPY_RESULTS_HELD_MAX;
 use crate::scsi::sense::code;
-use crate::scsi::{BlockError, NexusId, Outcome, Sense, Status};
+use crate::scsi::{NexusId, Outcome, Sense, Status};
 
 /// The copies of a unit on one core that are running or whose results are held.
 ///
@@ -19,7 +20,7 @@ pub(in crate::scsi::commands) struct Copies {
 
 /// A copy that was handed out for execution.
 #[derive(Debug)]
-pub(in crate::scsi::commands) struct Started {
+pub(super) struct Started {
     serial: u64,
     /// The length of each segment in bytes.
     lengths: Vec<u64>,
@@ -88,11 +89,7 @@ impl Copies {
     }
 
     /// Records the end of a copy.
-    pub(in crate::scsi::commands) fn finish(
-        &mut self,
-        started: Started,
-        result: Result<(), (BlockError, Sense)>,
-    ) {
+    pub(super) fn finish(&mut self, started: Started, result: Result<(), CopyError>) {
         let Some(at) = self.known.iter().position(|copy| copy.serial == started.serial) else { return };
         if !started.held {
             self.known.remove(at);
@@ -100,8 +97,7 @@ impl Copies {
         }
         let (done, state) = match result {
             Ok(()) => (started.lengths.len(), State::Done),
-            Err((BlockError::Copy(failure), sense)) => (usize::from(failure.segment), State::Failed(sense)),
-            Err((_, sense)) => (0, State::Failed(sense)),
+            Err(error) => (error.segments_done(), State::Failed(error.sense())),
         };
         let copy = &mut self.known[at];
         copy.state = state;

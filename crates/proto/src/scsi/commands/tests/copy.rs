@@ -5,11 +5,12 @@ use std::sync::Arc;
 use base::{BlockSize, Chain};
 
 use super::{assert_field, assert_good, assert_sense, cdb, done, range, sense, start, unit};
+use crate::block::BlockError;
 use crate::scsi::commands::CopySegment;
 use crate::scsi::sense::Specific;
 use crate::scsi::{
-    BlockDone, BlockError, Cdb, CopyFailure, CopyFault, InitiatorPort, ItNexus, LogicalUnit, NexusId,
-    Refusal, RelativePort, Request, Sense, SenseKey, Status, Step,
+    Cdb, CopyError, CopyFailure, CopyFault, InitiatorPort, ItNexus, LogicalUnit, NexusId, Refusal,
+    RelativePort, Request, Sense, SenseKey, Status, Step,
 };
 
 /// An identification descriptor (E4h) of a unit with 512-byte blocks.
@@ -49,8 +50,8 @@ fn copy(unit: &mut LogicalUnit, list: &[u8]) -> Step {
     start(unit, &cdb(0x83, &[(10, &(list.len() as u32).to_be_bytes())]), list)
 }
 
-fn failed(fault: CopyFault) -> BlockError {
-    BlockError::Copy(CopyFailure { segment: 1, residual: None, fault })
+fn failed(fault: CopyFault) -> CopyError {
+    CopyError::Failed(CopyFailure { segment: 1, residual: None, fault })
 }
 
 fn results(unit: &mut LogicalUnit, action: u8, id: u8) -> Step {
@@ -80,7 +81,7 @@ fn segments_are_named_by_naa() {
         target_range: range(0x200, 1),
     };
     assert_eq!(segments, [expected]);
-    let outcome = unit.finish(pending, Ok(BlockDone::Done));
+    let outcome = unit.finish_copy(pending, Ok(()));
     assert_eq!((outcome.status, outcome.transfer), (Status::Good, 16 + 64 + 28));
 
     // DC: the count is in the destination's blocks.
@@ -169,7 +170,7 @@ fn list_identifiers() {
         };
         let known = |unit: &mut LogicalUnit| done(results(unit, 0, id)).status == Status::Good;
         assert_eq!(known(&mut unit), during, "usage {usage}");
-        unit.finish(pending, Ok(BlockDone::Done));
+        unit.finish_copy(pending, Ok(()));
         assert_eq!(known(&mut unit), after, "usage {usage}");
     }
 }
@@ -196,9 +197,9 @@ fn a_list_identifier_in_use() {
             begin(&mut unit, 0, 3).unwrap();
         }
         assert_eq!(done(results(&mut unit, 0, 1)).data_in.to_vec()[4], 0x00, "it is the one that runs");
-        unit.finish(running, Ok(BlockDone::Done));
+        unit.finish_copy(running, Ok(()));
         let next = begin(&mut unit, 1, usage).unwrap();
-        unit.finish(next, Ok(BlockDone::Done));
+        unit.finish_copy(next, Ok(()));
     }
 }
 
@@ -210,7 +211,7 @@ fn a_copy_that_runs_is_not_forgotten_for_results() {
     assert!(matches!(begin(&mut unit, 200), Step::Copy(..)));
     for id in 0..=64 {
         let Step::Copy(pending, _) = begin(&mut unit, id) else { panic!() };
-        unit.finish(pending, Ok(BlockDone::Done));
+        unit.finish_copy(pending, Ok(()));
     }
     assert_sense(begin(&mut unit, 200), SenseKey::IllegalRequest, 0x0016);
 }
@@ -231,7 +232,7 @@ fn extended_copies_are_limited_by_the_results_that_can_be_kept() {
         assert_eq!(done(results(&mut unit, 0, id)).data_in.to_vec()[4], 0x00, "copy {id} runs");
     }
     assert_sense(begin(&mut unit, 0), SenseKey::IllegalRequest, 0x0016);
-    unit.finish(running.pop().unwrap(), Ok(BlockDone::Done));
+    unit.finish_copy(running.pop().unwrap(), Ok(()));
     assert!(matches!(begin(&mut unit, 64), Step::Copy(..)), "one has ended");
     assert_field(results(&mut unit, 0, 63), 2, 7);
 }
@@ -244,14 +245,14 @@ fn the_status_of_a_copy() {
     let Step::Copy(pending, _) = copy(&mut unit, &list) else { panic!() };
     let status = |unit: &mut LogicalUnit| done(results(unit, 0, 1)).data_in.to_vec();
     assert_eq!(status(&mut unit), [0, 0, 0, 8, 0x00, 0, 0, 0, 0, 0, 0, 0]);
-    unit.finish(pending, Ok(BlockDone::Done));
+    unit.finish_copy(pending, Ok(()));
     // Without errors; two segments; 5,120 bytes.
     assert_eq!(status(&mut unit), [0, 0, 0, 8, 0x01, 0, 2, 0, 0, 0, 0x14, 0x00]);
     assert_eq!(done(results(&mut unit, 4, 1)).data_in.to_vec(), [0; 4]);
     assert_eq!(done(results(&mut unit, 1, 1)).data_in.to_vec(), [0; 4]);
 
     let Step::Copy(pending, _) = copy(&mut unit, &list) else { panic!() };
-    let outcome = unit.finish(pending, Err(failed(CopyFault::Unreachable)));
+    let outcome = unit.finish_copy(pending, Err(failed(CopyFault::Unreachable)));
     let sense = outcome.sense.unwrap();
     assert_eq!((sense.key, sense.code), (SenseKey::CopyAborted, 0x0d02));
     // With errors; one segment; 2,560 bytes.
@@ -272,7 +273,7 @@ fn why_a_copy_stopped() {
             panic!()
         };
         let failure = CopyFailure { segment: 1, residual, fault };
-        unit.finish(pending, Err(BlockError::Copy(failure))).sense.unwrap().encode().to_vec()
+        unit.finish_copy(pending, Err(CopyError::Failed(failure))).sense.unwrap().encode().to_vec()
     };
     let swp = Sense::new(SenseKey::DataProtect, 0x2702);
     #[rustfmt::skip]
@@ -293,8 +294,8 @@ fn why_a_copy_stopped() {
 fn results_belong_to_a_nexus() {
     let mut unit = unit(BlockSize::B512);
     let Step::Copy(pending, _) = copy(&mut unit, &list(1, 0, &[TARGET], &[segment(0)])) else { panic!() };
-    unit.finish(pending, Ok(BlockDone::Done));
-    let initiator = InitiatorPort { name: Arc::from("iqn.2026-01.com.example:other"), isid: [0; 6] };
+    unit.finish_copy(pending, Ok(()));
+    let initiator = InitiatorPort::Iscsi { name: Arc::from("iqn.2026-01.com.example:other"), isid: [0; 6] };
     unit.attach_nexus(NexusId(2), ItNexus { initiator, port: RelativePort(1) }, false);
     let mut ask = |nexus| {
         let cdb = Cdb(cdb(0x84, &[(2, &[1]), (12, &[2, 0])]));
@@ -312,7 +313,7 @@ fn results_of_more_copies_than_are_kept() {
         let Step::Copy(pending, _) = copy(&mut unit, &list(id, 0, &[TARGET], &[segment(0)])) else {
             panic!()
         };
-        unit.finish(pending, Ok(BlockDone::Done));
+        unit.finish_copy(pending, Ok(()));
     }
     assert_field(results(&mut unit, 0, 0), 2, 7);
     assert_eq!(done(results(&mut unit, 0, 1)).status, Status::Good);

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use base::{BlockCount, BlockSize, Chain, Lba, LbaRange};
 
 use super::pending::Pending;
+use crate::block::BlockOp;
 use crate::scsi::limits::AtomicWrites;
 use crate::scsi::sense::Specific;
 use crate::scsi::{
-    BlockOp, Cdb, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome,
-    RelativePort, Request, Sense, SenseKey, Status, Step,
+    Cdb, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, RelativePort,
+    Request, Sense, SenseKey, Status, Step,
 };
 
 /// 1,024 blocks, and the capabilities of a thin volume.
@@ -47,7 +48,7 @@ fn config(block_size: BlockSize) -> LuConfig {
 /// A unit whose first unit attention has been reported.
 fn unit_of(config: LuConfig) -> LogicalUnit {
     let mut unit = LogicalUnit::new(config, LuState::default());
-    let initiator = InitiatorPort { name: Arc::from("iqn.2026-01.com.example:host"), isid: [0; 6] };
+    let initiator = InitiatorPort::Iscsi { name: Arc::from("iqn.2026-01.com.example:host"), isid: [0; 6] };
     unit.attach_nexus(NexusId(1), ItNexus { initiator, port: RelativePort(1) }, false);
     assert!(matches!(start(&mut unit, &[0; 6], &[]), Step::Done(_)));
     unit

@@ -7,11 +7,9 @@ use proptest::sample::select;
 
 use super::super::OPERATIONS;
 use super::{config, start, unit_of};
+use crate::block::{BlockDone, BlockError, BlockOp, Provisioning};
 use crate::scsi::limits::{AtomicWrites, LBA_STATUS_DESCRIPTORS_MAX, UNMAP_BLOCKS_MAX};
-use crate::scsi::{
-    BlockDone, BlockError, BlockOp, CopyFailure, CopyFault, LogicalUnit, LuConfig, Provisioning, Refusal,
-    Step,
-};
+use crate::scsi::{CopyError, CopyFailure, CopyFault, LogicalUnit, LuConfig, Refusal, Step};
 
 /// A supported operation code with its service action, then bytes that are mostly zero, so that many commands
 /// are valid.
@@ -169,12 +167,12 @@ fn run(unit: &mut LogicalUnit, config: &LuConfig, cdb: [u8; 16], data: &[u8], lu
                 let source = segment.source_range.count * segment.source_block_size;
                 assert_eq!(source, segment.target_range.count * segment.target_block_size);
             }
-            let failed = BlockError::Copy(CopyFailure {
+            let failed = CopyError::Failed(CopyFailure {
                 segment: u16::from(luck),
                 residual: None,
                 fault: CopyFault::Target(Refusal::Conflict),
             });
-            unit.finish(pending, if luck & 1 == 0 { Ok(BlockDone::Done) } else { Err(failed) });
+            unit.finish_copy(pending, if luck & 1 == 0 { Ok(()) } else { Err(failed) });
         }
         Step::Done(outcome) => assert!(outcome.data_in.len() <= 1 << 20),
         Step::Change(_) | Step::ReportLuns(_) => panic!("no command of the medium changes the unit"),

@@ -3,8 +3,9 @@
 use super::{
     assert_field, assert_good, assert_sense, block, cdb, config, range, sense, start, unit, unit_of,
 };
+use crate::block::BlockOp;
 use crate::scsi::limits::AtomicWrites;
-use crate::scsi::{BlockOp, LuConfig, SenseKey, Step};
+use crate::scsi::{LuConfig, SenseKey, Step};
 use base::{BlockCount, BlockSize};
 
 /// How a command encodes its range.

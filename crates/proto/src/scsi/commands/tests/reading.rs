@@ -3,7 +3,8 @@
 use base::{BlockCount, BlockSize, Chain, Lba};
 
 use super::{assert_field, assert_good, assert_sense, block, cdb, config, done, range, start, unit, unit_of};
-use crate::scsi::{BlockDone, BlockError, BlockOp, LuConfig, Provisioning, SenseKey, Status, Step};
+use crate::block::{BlockDone, BlockError, BlockOp, Provisioning};
+use crate::scsi::{LuConfig, SenseKey, Status, Step};
 
 #[test]
 fn a_read_gives_its_data() {

@@ -5,9 +5,10 @@ use base::{BlockCount, BlockSize};
 use super::{
     assert_field, assert_good, assert_sense, block, cdb, config, done, range, sense, start, unit, unit_of,
 };
+use crate::block::{BlockDone, BlockOp};
 use crate::scsi::limits::AtomicWrites;
 use crate::scsi::sense::Specific;
-use crate::scsi::{BlockDone, BlockOp, LogicalUnit, LuConfig, SenseKey, Step};
+use crate::scsi::{LogicalUnit, LuConfig, SenseKey, Step};
 
 fn list(descriptors: &[(u64, u32)]) -> Vec<u8> {
     let length = descriptors.len() as u16 * 16;

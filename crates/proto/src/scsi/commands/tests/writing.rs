@@ -3,8 +3,9 @@
 use base::BlockSize;
 
 use super::{assert_field, assert_good, assert_sense, block, cdb, config, done, start, unit, unit_of};
+use crate::block::{BlockDone, BlockError, BlockOp};
 use crate::scsi::limits::AtomicWrites;
-use crate::scsi::{BlockDone, BlockError, BlockOp, LuConfig, SenseKey, Status};
+use crate::scsi::{LuConfig, SenseKey, Status};
 
 /// One block at 7.
 const WRITE_10: [u8; 10] = [0x2a, 0, 0, 0, 0, 7, 0, 0, 1, 0];

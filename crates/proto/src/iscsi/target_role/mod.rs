@@ -4,6 +4,8 @@
 //! The driver of both (in `node`) moves bytes and decides what only the node knows: which initiators may log
 //! in, and which LUN is which volume. It works in a loop: feed the bytes that arrived, take the events,
 //! answer them, send the output.
+//!
+//! The folder is not called `target`, because search tools skip folders of that name: cargo builds into one.
 
 mod login;
 mod session;

@@ -1,7 +1,7 @@
 //! Several connections in one session.
 
 use super::*;
-use crate::iscsi::target::LoginStatus;
+use crate::iscsi::target_role::LoginStatus;
 use crate::iscsi::wire::{
     LogoutReason, LogoutRequest, LogoutResponse, LogoutResult, NopOut, RejectReason, TaskManagementFunction,
     TaskRequest,

@@ -1,4 +1,4 @@
-//! One end is an older node, which leaves its records to rustls.
+//! One end leaves its records to rustls: ours must get along with them.
 
 use std::io::{BufRead, Read, Write};
 
@@ -6,11 +6,11 @@ use rustls::{ClientConnection, Connection, ServerConnection, SupportedCipherSuit
 
 use super::*;
 
-struct Older(Connection);
+struct Peer(Connection);
 
-impl Older {
+impl Peer {
     /// Node 2, which connects to node 1.
-    fn client(authority: &ClusterAuthority, suite: SupportedCipherSuite) -> Older {
+    fn client(authority: &ClusterAuthority, suite: SupportedCipherSuite) -> Peer {
         let credentials = authority.issue(NodeId(2)).unwrap();
         let config = ClientConfig::builder_with_details(only(suite), Arc::new(NoClock))
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -19,11 +19,11 @@ impl Older {
             .with_client_auth_cert(vec![credentials.certificate().clone()], credentials.private_key())
             .unwrap();
         let name = server_name(CLUSTER, NodeId(1));
-        Older::new(ClientConnection::new(Arc::new(config), name).unwrap().into())
+        Peer::new(ClientConnection::new(Arc::new(config), name).unwrap().into())
     }
 
     /// Node 1, which accepts.
-    fn server(authority: &ClusterAuthority, suite: SupportedCipherSuite) -> Older {
+    fn server(authority: &ClusterAuthority, suite: SupportedCipherSuite) -> Peer {
         let credentials = authority.issue(NodeId(1)).unwrap();
         let trust = trust_in(credentials.authority()).unwrap();
         let clients = WebPkiClientVerifier::builder_with_provider(trust, provider()).build().unwrap();
@@ -34,12 +34,12 @@ impl Older {
             .with_single_cert(vec![credentials.certificate().clone()], credentials.private_key())
             .unwrap();
         // It also sends tickets, which must be ignored.
-        Older::new(ServerConnection::new(Arc::new(config)).unwrap().into())
+        Peer::new(ServerConnection::new(Arc::new(config)).unwrap().into())
     }
 
-    fn new(mut connection: Connection) -> Older {
+    fn new(mut connection: Connection) -> Peer {
         connection.set_buffer_limit(None);
-        Older(connection)
+        Peer(connection)
     }
 
     fn say(&mut self, content: &[u8]) {
@@ -77,35 +77,34 @@ fn only(suite: SupportedCipherSuite) -> Arc<CryptoProvider> {
 }
 
 /// Both kinds in either role with each suite, after the handshake.
-fn meetings() -> Vec<(Tls, Older)> {
+fn meetings() -> Vec<(Tls, Peer)> {
     let nodes = Nodes::new();
     let mut meetings = Vec::new();
     for suite in provider().cipher_suites.clone() {
         let [server, client] = nodes.ends();
-        meetings.push((server, Older::client(&nodes.authority, suite)));
-        meetings.push((client, Older::server(&nodes.authority, suite)));
+        meetings.push((server, Peer::client(&nodes.authority, suite)));
+        meetings.push((client, Peer::server(&nodes.authority, suite)));
     }
-    for (new, older) in &mut meetings {
-        assert_eq!(settle(new, older, 1000), (Vec::new(), Vec::new()));
-        assert!(!new.is_handshaking() && !older.0.is_handshaking());
+    for (ours, peer) in &mut meetings {
+        assert_eq!(settle(ours, peer, 1000), (Vec::new(), Vec::new()));
+        assert!(!ours.is_handshaking() && !peer.0.is_handshaking());
     }
     meetings
 }
 
-/// Delivers everything between the two, in pieces of this size. Returns what the new one and the older one
-/// received.
-fn settle(new: &mut Tls, older: &mut Older, piece: usize) -> (Vec<u8>, Vec<u8>) {
+/// Delivers everything between the two, in pieces of this size. Returns what our end and the peer received.
+fn settle(ours: &mut Tls, peer: &mut Peer, piece: usize) -> (Vec<u8>, Vec<u8>) {
     let mut got = (Vec::new(), Vec::new());
     loop {
-        let (out, back) = (output(new), older.output());
+        let (out, back) = (output(ours), peer.output());
         if out.is_empty() && back.is_empty() {
             return got;
         }
         for bytes in out.chunks(piece) {
-            got.1.extend(older.feed(bytes).unwrap());
+            got.1.extend(peer.feed(bytes).unwrap());
         }
         for bytes in back.chunks(piece) {
-            let (more, error) = feed(new, bytes);
+            let (more, error) = feed(ours, bytes);
             assert_eq!(error, None);
             got.0.extend(more);
         }
@@ -114,41 +113,41 @@ fn settle(new: &mut Tls, older: &mut Older, piece: usize) -> (Vec<u8>, Vec<u8>) 
 
 #[test]
 fn the_two_understand_each_other_in_either_role_and_each_suite() {
-    for (mut new, mut older) in meetings() {
+    for (mut ours, mut peer) in meetings() {
         for size in [1, CONTENT_MAX - 1, CONTENT_MAX, CONTENT_MAX + 1, 100_000] {
             let content = content(size);
-            assert!(older.feed(&seal(&mut new, &content)).unwrap() == content);
-            older.say(&content);
-            assert!(settle(&mut new, &mut older, 4096).0 == content);
+            assert!(peer.feed(&seal(&mut ours, &content)).unwrap() == content);
+            peer.say(&content);
+            assert!(settle(&mut ours, &mut peer, 4096).0 == content);
         }
     }
 }
 
 #[test]
-fn data_of_an_older_peer_in_one_flight_with_the_handshakes_end_is_not_lost() {
+fn data_of_a_peer_in_one_flight_with_the_handshakes_end_is_not_lost() {
     let nodes = Nodes::new();
     let [mut server, _] = nodes.ends();
-    let mut client = Older::client(&nodes.authority, provider().cipher_suites[0]);
+    let mut client = Peer::client(&nodes.authority, provider().cipher_suites[0]);
     client.say(b"hello");
     assert_eq!(settle(&mut server, &mut client, 100_000).0, b"hello");
 }
 
 #[test]
 fn either_takes_new_keys_under_way() {
-    for (mut new, mut older) in meetings() {
-        records(&mut new).renew_at = 7;
+    for (mut ours, mut peer) in meetings() {
+        records(&mut ours).renew_at = 7;
         for round in 0..20u8 {
-            // The older one requests new keys in turn, and takes its own at once.
+            // The peer requests new keys in turn, and takes its own at once.
             for _ in 0..round % 3 {
-                older.0.refresh_traffic_keys().unwrap();
+                peer.0.refresh_traffic_keys().unwrap();
             }
-            older.say(&[round; 100]);
-            let asked = older.output();
-            assert_eq!(feed(&mut new, &asked), (vec![round; 100], None));
-            assert_eq!(new.has_output(), round % 3 > 0);
+            peer.say(&[round; 100]);
+            let asked = peer.output();
+            assert_eq!(feed(&mut ours, &asked), (vec![round; 100], None));
+            assert_eq!(ours.has_output(), round % 3 > 0);
             for _ in 0..5 {
-                let bytes = seal(&mut new, &[round; 50]);
-                assert_eq!(older.feed(&bytes).unwrap(), [round; 50]);
+                let bytes = seal(&mut ours, &[round; 50]);
+                assert_eq!(peer.feed(&bytes).unwrap(), [round; 50]);
             }
         }
     }
@@ -156,26 +155,26 @@ fn either_takes_new_keys_under_way() {
 
 #[test]
 fn each_hears_why_the_other_gives_up_and_that_it_closes() {
-    for (mut new, mut older) in meetings() {
-        older.0.send_close_notify();
-        let bytes = [older.output(), b"behind it".to_vec()].concat();
-        assert_eq!(feed(&mut new, &bytes), (Vec::new(), None));
-        let bytes = seal(&mut new, b"hello");
-        assert_eq!(older.feed(&bytes).unwrap(), b"hello");
+    for (mut ours, mut peer) in meetings() {
+        peer.0.send_close_notify();
+        let bytes = [peer.output(), b"behind it".to_vec()].concat();
+        assert_eq!(feed(&mut ours, &bytes), (Vec::new(), None));
+        let bytes = seal(&mut ours, b"hello");
+        assert_eq!(peer.feed(&bytes).unwrap(), b"hello");
     }
-    for (mut new, mut older) in meetings() {
-        let mut bytes = seal(&mut new, b"hello");
+    for (mut ours, mut peer) in meetings() {
+        let mut bytes = seal(&mut ours, b"hello");
         *bytes.last_mut().unwrap() ^= 1;
-        assert_eq!(older.feed(&bytes), Err(rustls::Error::DecryptError));
+        assert_eq!(peer.feed(&bytes), Err(rustls::Error::DecryptError));
         let why = rustls::Error::AlertReceived(AlertDescription::BadRecordMac);
-        assert_eq!(feed(&mut new, &older.output()), (Vec::new(), Some(why)));
+        assert_eq!(feed(&mut ours, &peer.output()), (Vec::new(), Some(why)));
     }
-    for (mut new, mut older) in meetings() {
-        older.say(b"hello");
-        let mut bytes = older.output();
+    for (mut ours, mut peer) in meetings() {
+        peer.say(b"hello");
+        let mut bytes = peer.output();
         *bytes.last_mut().unwrap() ^= 1;
-        assert_eq!(feed(&mut new, &bytes).1, Some(rustls::Error::DecryptError));
+        assert_eq!(feed(&mut ours, &bytes).1, Some(rustls::Error::DecryptError));
         let why = rustls::Error::AlertReceived(AlertDescription::BadRecordMac);
-        assert_eq!(older.feed(&output(&mut new)), Err(why));
+        assert_eq!(peer.feed(&output(&mut ours)), Err(why));
     }
 }

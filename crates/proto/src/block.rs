@@ -1,9 +1,10 @@
-//! The operations that SCSI requests of a volume, and their results. All ranges have been checked against the
-//! capacity.
+//! The operations that a protocol requests of a volume, and their results. All ranges have been checked
+//! against the capacity.
+//!
+//! Nothing here belongs to one protocol: each protocol turns its commands into these operations, and their
+//! results into its own responses.
 
 use base::{BlockCount, ByteLen, Chain, Lba, LbaRange};
-
-use super::Refusal;
 
 /// An operation on blocks.
 ///
@@ -17,11 +18,11 @@ pub enum BlockOp {
     Read { range: LbaRange, fua: bool },
     /// Write.
     Write { range: LbaRange, data: Chain, fua: bool },
-    /// Write, then read back from the medium: WRITE AND VERIFY. With `compare`, also compare that with
-    /// `data`; [`BlockError::Miscompare`] if they differ.
+    /// Write, then read back from the medium. With `compare`, also compare that with `data`;
+    /// [`BlockError::Miscompare`] if they differ.
     WriteAndVerify { range: LbaRange, data: Chain, compare: bool },
-    /// Write all blocks or, if power is lost, none. Guaranteed only within the limits of the unit's
-    /// configuration.
+    /// Write all blocks or, if power is lost, none. Guaranteed only within the limits that the volume has
+    /// announced.
     WriteAtomic { range: LbaRange, data: Chain, fua: bool },
     /// Write one block's content, the pattern, to every block of the range.
     WriteSame { range: LbaRange, pattern: Chain, fua: bool },
@@ -44,9 +45,9 @@ pub enum BlockOp {
     TestReady,
     /// Load the blocks into a cache, if there is one.
     Prefetch { range: LbaRange },
-    /// Report which blocks are mapped, from `start` on, in at most `max` descriptors.
+    /// Report which blocks are mapped, from `start` on, in at most `max` extents.
     LbaStatus { start: Lba, max: usize },
-    /// Report how much space there is. Only for units with [`LuConfig::thresholds`](super::LuConfig).
+    /// Report how much space there is. Only for volumes that may run out of space.
     Space,
 }
 
@@ -65,12 +66,12 @@ pub enum BlockDone {
     Space(Space),
 }
 
-/// The space of a unit that may run out of it.
+/// The space of a volume that may run out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What this unit uses.
+    /// What this volume uses.
     pub used: ByteLen,
-    /// What this unit, and those with which it shares its space, can still use.
+    /// What this volume, and those with which it shares its space, can still use.
     pub available: ByteLen,
     /// The same in percent of all of the space.
     pub available_percent: u8,
@@ -120,13 +121,13 @@ impl BlockOp {
     }
 }
 
-/// PROVISIONING STATUS (SBC-3 clause 5, GET LBA STATUS).
+/// Whether blocks occupy space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-#[repr(u8)]
 pub enum Provisioning {
-    Mapped = 0,
-    Deallocated = 1,
+    /// They do.
+    Mapped,
+    /// They do not, and read as zeros.
+    Deallocated,
 }
 
 /// Why an operation failed.
@@ -148,32 +149,4 @@ pub enum BlockError {
     Aborted,
     /// The operation may have taken effect, or may still: other copies of the volume are unreachable.
     Unknown,
-    /// A copy operation stopped.
-    Copy(CopyFailure),
-}
-
-/// Where a copy operation stopped, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopyFailure {
-    /// The segment, counted from zero; earlier segments are complete.
-    pub segment: u16,
-    /// The number of the segment's target blocks that were not written; `None` if none was written.
-    pub residual: Option<u64>,
-    /// Why it stopped.
-    pub fault: CopyFault,
-}
-
-/// Why a segment of a copy operation failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyFault {
-    /// No unit has the name of the source or the target, or this initiator may not use that unit.
-    Unreachable,
-    /// The unit's block size differs from the one in the command.
-    BlockLength,
-    /// The range exceeds the unit.
-    OutOfRange,
-    /// The source refused to return its blocks.
-    Source(Refusal),
-    /// The target refused to take the blocks.
-    Target(Refusal),
 }
