@@ -16,7 +16,7 @@ use super::super::change::WaitsFor;
 use super::super::doing::Doing;
 use super::super::relocation::{TRIES_MAX, entry_named};
 use super::super::turns::NOTHING;
-use super::super::{Control, ControlError, Result};
+use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::taking::{
     Beginning, HOLD_MAX, KNOWN_WITHIN, PREPARE_DEADLINE, ask_step, check_volume, not_taken, too_slow,
 };
@@ -45,6 +45,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const AGAIN_MAX: Duration = Duration::from_millis(500);
 /// How often a copy looks whether it acts in the epoch in which hosts are stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// For how long hosts may be stopped before that is reported.
+const REPORTED_AFTER: Duration = Duration::from_secs(5);
 /// For how long one node tries to complete a restore. After that, whoever looks after snapshots does.
 const COMPLETE_WITHIN: Duration = Duration::from_secs(30);
 
@@ -200,6 +202,17 @@ impl Control {
         })
     }
 
+    /// Volumes whose hosts have been stopped for a restore for too long.
+    pub(in crate::control) fn unfinished_restores(&self) -> Vec<Fault> {
+        let Ok(reconciler) = self.reconciler() else { return Vec::new() };
+        let fault = |(id, age): (VolumeId, Duration)| {
+            let volume = reconciler.volume(id)?.entry.name;
+            Some(FaultKind::RestoreUnfinished { id: id.to_string(), volume }.lasting(age))
+        };
+        let stopped = reconciler.stopped_for_restores().into_iter();
+        stopped.filter(|(_, age)| *age >= REPORTED_AFTER).filter_map(fault).collect()
+    }
+
     /// Lets hosts continue on volumes that are not restored, unless that is decided already: returns whether
     /// it is.
     pub(super) async fn undo_restore(&self, number: u32) -> bool {
@@ -272,7 +285,8 @@ impl Control {
     ) -> Result<SnapshotAnswer> {
         let entry = self.preparing(number).await?;
         let (volumes, until) = (parsed(&volumes), rt::now() + HOLD_MAX);
-        let settled = on_all_cores(move || async move { settle_on_core(&volumes, until).await });
+        let restore = pool_number(self.reconciler()?.cluster(), number);
+        let settled = on_all_cores(move || async move { settle_on_core(&volumes, restore, until).await });
         done(&entry, settled.await)
     }
 
@@ -585,7 +599,7 @@ fn check_acts(id: VolumeId, epoch: u64, copy: &SliceCopy) -> Result<(), Failed> 
     }
 }
 
-async fn settle_on_core(volumes: &[(VolumeId, u64)], until: Instant) -> Result<(), Failed> {
+async fn settle_on_core(volumes: &[(VolumeId, u64)], restore: u64, until: Instant) -> Result<(), Failed> {
     let copies = copies_on_core(volumes)?;
     let settle = copies.iter().map(|(id, epoch, copy)| async move {
         // This node may not have followed the record that far.
@@ -595,6 +609,10 @@ async fn settle_on_core(volumes: &[(VolumeId, u64)], until: Instant) -> Result<(
         check_acts(*id, *epoch, copy)?;
         if !copy.stands_still(until).await {
             return Err((*id, None));
+        }
+        // It would take this restore for one that it has carried out.
+        if copy.may_have_restored(restore).await {
+            return Err((*id, Some(SnapshotObstacle::Changed)));
         }
         check_acts(*id, *epoch, copy)
     });

@@ -81,7 +81,13 @@ impl SliceCopy {
         self.note_absent().await
     }
 
-    /// This copy is in sync and acts in this epoch.
+    /// Whether the copy was restored by a restore with this number, or its disk does not say. After the record
+    /// was set back, a number may be used again.
+    pub async fn may_have_restored(&self, restore: u64) -> bool {
+        self.layout.was_restored_by(restore).await.unwrap_or(true)
+    }
+
+    /// Whether this copy is in sync and acts in this epoch.
     pub fn acts_in(&self, epoch: u64) -> bool {
         self.in_sync_config().is_some_and(|config| config.epoch.0 == epoch)
     }

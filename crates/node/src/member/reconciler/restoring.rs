@@ -2,8 +2,10 @@
 //! being restored (`docs/why/snapshots.md`, *Restoring*).
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use base::Instant;
 use proto::scsi::{Abort, Affected, Notice, UnitAttention};
 use store::VolumeId;
 
@@ -19,6 +21,8 @@ pub(super) struct Restores {
     held_back: RefCell<HeldBack>,
     /// Volumes that were restored, of which hosts were not told.
     untold: RefCell<BTreeSet<VolumeId>>,
+    /// Since when hosts of a volume have been stopped, as far as this life knows.
+    stopped_since: RefCell<BTreeMap<VolumeId, Instant>>,
 }
 
 impl Restores {
@@ -42,9 +46,14 @@ impl Reconciler {
             install_on_all_cores(id, None, vec![notice], Abort::NONE).await;
         }
         let restoring = {
-            let volumes = self.volumes.borrow();
-            let restoring = volumes.values().filter(|kept| kept.entry.restoring.is_some());
-            restoring.map(|kept| kept.entry.number).collect()
+            let (volumes, mut since) = (self.volumes.borrow(), self.restores.stopped_since.borrow_mut());
+            let is_stopped =
+                |id: &VolumeId| volumes.get(id).is_some_and(|kept| kept.entry.restoring.is_some());
+            since.retain(|id, _| is_stopped(id));
+            for id in volumes.keys().filter(|id| is_stopped(id)) {
+                since.entry(*id).or_insert_with(rt::now);
+            }
+            volumes.iter().filter(|(id, _)| is_stopped(id)).map(|(_, kept)| kept.entry.number).collect()
         };
         let held = HeldBack { paused: self.paused(), restoring };
         if *self.restores.held_back.borrow() == held {
@@ -52,5 +61,13 @@ impl Reconciler {
         }
         self.restores.held_back.borrow_mut().clone_from(&held);
         on_all_cores(move || async move { Copies::current().hold_back(held) }).await;
+    }
+
+    /// The volumes with an open copy here whose hosts are stopped for a restore, and for how long.
+    pub fn stopped_for_restores(&self) -> Vec<(VolumeId, Duration)> {
+        let (now, volumes) = (rt::now(), self.volumes.borrow());
+        let is_open = |id: &VolumeId| volumes.get(id).is_some_and(|kept| kept.open);
+        let since = self.restores.stopped_since.borrow();
+        since.iter().filter(|(id, _)| is_open(id)).map(|(id, since)| (*id, now.since(*since))).collect()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use node::control::{RestoreSpec, Restored};
+use node::control::{AddedCopy, FaultKind, RestoreSpec, Restored};
 use node::copies::{Restores, VolumeEntry, volume_key};
 
 use super::*;
@@ -32,13 +32,13 @@ impl Cluster {
     }
 
     /// Writes to the record what a node would have written that is lost then: hosts are stopped for restore 2
-    /// to snapshot 1, which discards the state before.
-    fn stop_for_restore(&self, state: SnapshotState) {
+    /// to a snapshot of the volumes of snapshot 1, which discards the state before.
+    fn stop_for_restore(&self, snapshot: u32, state: SnapshotState) {
         self.control(0, move |control| async move {
             let reconciler = control.reconciler().unwrap();
             let status = control.snapshot("1").unwrap();
             let mut transaction = Reconciler::transaction().put(LAST_SNAPSHOT, json(&2));
-            let restores = Some(Restores { snapshot: 1, discards: true, stopped: true });
+            let restores = Some(Restores { snapshot, discards: true, stopped: true });
             let entry = SnapshotEntry {
                 number: 2,
                 name: "before".into(),
@@ -203,7 +203,7 @@ fn hosts_continue_if_a_restore_is_not_decided() {
     cluster.fill(0, BLOCKS, 1);
     cluster.take(0, &[NAME], "first").unwrap();
     cluster.fill(0, BLOCKS, 2);
-    cluster.stop_for_restore(SnapshotState::Preparing);
+    cluster.stop_for_restore(1, SnapshotState::Preparing);
     cluster.world.run_for(Duration::from_secs(10));
     cluster.check_both(2);
     assert_eq!(cluster.snapshots(1), [("first".to_owned(), SnapshotState::Complete)]);
@@ -218,7 +218,7 @@ fn a_restore_that_is_decided_is_completed_by_any_node() {
     cluster.fill(0, BLOCKS, 1);
     cluster.take(0, &[NAME], "first").unwrap();
     cluster.fill(0, BLOCKS, 2);
-    cluster.stop_for_restore(SnapshotState::Restoring);
+    cluster.stop_for_restore(1, SnapshotState::Restoring);
     let deleted = cluster.delete_snapshot(0, "first");
     assert!(matches!(&deleted, Err(ControlError::SnapshotRestored(name)) if name == "first"), "{deleted:?}");
     let again = cluster.restore(0, "first", false).map(drop);
@@ -229,6 +229,76 @@ fn a_restore_that_is_decided_is_completed_by_any_node() {
     cluster.check_both(1);
     assert_eq!(cluster.shown(1).unwrap().entry.restored, Some(2));
     cluster.delete_snapshot(0, "first").unwrap();
+}
+
+/// A copy lacks the snapshot although it is in sync: a restore is decided then only if its pool has lost it
+/// since.
+#[test]
+fn a_copy_that_cannot_be_restored_does_not_keep_hosts_stopped() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.fill(0, BLOCKS, 1);
+    cluster.take(0, &[NAME], "first").unwrap();
+    cluster.control(0, |control| async move { control.remove_copy(NAME, 2).await.map(drop).unwrap() });
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.control(0, |control| async move {
+        let second = AddedCopy { node: 2, pool: None, instead_of: None };
+        control.add_copy(NAME, second).await.unwrap();
+    });
+    cluster.wait_until_in_sync(0, 2);
+    cluster.fill(0, BLOCKS, 2);
+    let refused = cluster.restore(0, "first", true).map(drop);
+    assert!(matches!(refused, Err(ControlError::CopyLacksSnapshot { node: 2, .. })), "{refused:?}");
+    cluster.stop_for_restore(1, SnapshotState::Restoring);
+    cluster.world.run_for(Duration::from_secs(20));
+    assert_eq!(cluster.holds(0, BLOCKS), [1]);
+    assert_eq!(cluster.in_sync(0), 1, "the other one has left");
+    cluster.world.crash(cluster.servers[1]);
+    cluster.start(1);
+    cluster.wait_until_all_serve();
+    cluster.wait_until_in_sync(0, 2);
+    cluster.check_both(1);
+}
+
+/// The copies would take the second restore for the first one, and do nothing.
+#[test]
+fn a_number_that_is_used_again_restores_nothing() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.fill(0, BLOCKS, 1);
+    cluster.take(0, &[NAME], "first").unwrap();
+    cluster.restore(0, "first", true).unwrap();
+    cluster.fill(0, BLOCKS, 2);
+    // As after the record was set back.
+    cluster.control(0, |control| async move {
+        let transaction = Reconciler::transaction().put(LAST_SNAPSHOT, json(&1));
+        control.reconciler().unwrap().commit(transaction).await.unwrap();
+    });
+    let refused = cluster.restore(0, "first", true).map(drop);
+    let is_changed =
+        matches!(refused, Err(ControlError::NotRestored { obstacle: SnapshotObstacle::Changed, .. }));
+    assert!(is_changed, "{refused:?}");
+    cluster.check_both(2);
+    cluster.restore(0, "first", true).unwrap();
+    cluster.check_both(1);
+}
+
+#[test]
+fn hosts_that_are_stopped_for_long_are_reported() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.take(0, &[NAME], "first").unwrap();
+    let reported = || {
+        let of = |index| cluster.control(index, |control| async move { control.faults() });
+        let faults = [0, 1].map(of).concat();
+        faults.into_iter().any(|fault| matches!(fault.kind, FaultKind::RestoreUnfinished { .. }))
+    };
+    // No copy has it.
+    cluster.stop_for_restore(99, SnapshotState::Restoring);
+    cluster.world.run_for(Duration::from_secs(2));
+    assert!(!reported(), "it may still end");
+    cluster.world.run_for(Duration::from_secs(8));
+    assert!(reported());
 }
 
 /// Its bits say only what was written while it was away.

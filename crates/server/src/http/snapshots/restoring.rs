@@ -132,6 +132,11 @@ fn steps_of(volume: &VolumeEntry, size: u64, (snapshot, at): (&str, u64)) -> Vec
             "volume {name} keeps its size of {now}: what it has had since {then} reads as zeros"
         ));
     }
+    if volume.sole {
+        steps.push(format!(
+            "volume {name} is treated like one with several copies from then on: its node needs the cluster's record to serve it, and cannot join another cluster"
+        ));
+    }
     let outside = volume.copies.iter().filter(|copy| copy.standing == StandingEntry::Outside);
     steps.extend(outside.map(|copy| {
         format!("the copy of volume {name} on node {} is out of sync: it gets a full resync", copy.node)
@@ -171,5 +176,7 @@ mod tests {
         assert!(steps[0].contains("snapshot first, 2026-11-22 12:03:04Z"), "{steps:?}");
         assert!(steps[1].contains("keeps its size") && steps[2].contains("node 2"), "{steps:?}");
         assert_eq!(steps_of(&volume, 2 << 20, ("first", 0)).len(), 2);
+        let sole = VolumeEntry { sole: true, ..volume };
+        assert!(steps_of(&sole, 2 << 20, ("first", 0))[1].contains("cannot join"));
     }
 }
