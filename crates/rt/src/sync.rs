@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -68,6 +68,8 @@ impl<T> Future for Receiver<T> {
 }
 
 /// Wakes all tasks that wait for it. A `notify` without waiting tasks is remembered once.
+///
+/// To begin or end a wait costs the same however many others wait.
 #[derive(Default)]
 pub struct Notify {
     /// No waiter has returned since the last `notify` (one may have been dropped), so the next `notified`
@@ -75,7 +77,10 @@ pub struct Notify {
     remembered: Cell<bool>,
     /// Counts the calls of `notify`, so that a waiter detects one that came after it began to wait.
     calls: Cell<u64>,
-    waiting: RefCell<Vec<Waker>>,
+    /// The waiters, by number.
+    waiting: RefCell<Vec<(u64, Waker)>>,
+    /// The number of the next waiter.
+    next: Cell<u64>,
 }
 
 impl Notify {
@@ -89,7 +94,7 @@ impl Notify {
         self.calls.set(self.calls.get() + 1);
         self.remembered.set(true);
         let waiting = self.waiting.take();
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     /// Waits until `condition` holds. It is checked now, and after each `notify`.
@@ -101,19 +106,70 @@ impl Notify {
 
     /// Waits for the next `notify`.
     pub async fn notified(&self) {
-        let mut since = None;
-        std::future::poll_fn(|context| {
-            let calls = self.calls.get();
-            if self.remembered.replace(false) || *since.get_or_insert(calls) != calls {
-                return Poll::Ready(());
-            }
-            let mut waiting = self.waiting.borrow_mut();
-            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-                waiting.push(context.waker().clone());
-            }
-            Poll::Pending
+        let mut waiter = Waiter { notify: self, began: None };
+        std::future::poll_fn(|context| waiter.poll(context)).await;
+    }
+
+    /// Waits for the next `notify` of this or of the other one.
+    pub async fn notified_or(&self, other: &Notify) {
+        let (mut this, mut other) = (pin!(self.notified()), pin!(other.notified()));
+        std::future::poll_fn(|context| match this.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => other.as_mut().poll(context),
         })
         .await;
+    }
+
+    /// Begins a wait: its number, and the calls of `notify` until now.
+    fn begin(&self) -> (u64, u64) {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        (number, self.calls.get())
+    }
+
+    /// Where the waiter with this number is, or belongs.
+    fn place_of(waiting: &[(u64, Waker)], number: u64) -> Result<usize, usize> {
+        waiting.binary_search_by_key(&number, |(number, _)| *number)
+    }
+}
+
+/// A wait for the next `notify`. It leaves no waker behind when it is dropped.
+struct Waiter<'a> {
+    notify: &'a Notify,
+    /// See [`Notify::begin`]; `None`: it was not polled yet.
+    began: Option<(u64, u64)>,
+}
+
+impl Waiter<'_> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let notify = self.notify;
+        let (number, calls) = *self.began.get_or_insert_with(|| notify.begin());
+        if notify.remembered.replace(false) || notify.calls.get() != calls {
+            return Poll::Ready(());
+        }
+        let waker = context.waker().clone();
+        let mut waiting = notify.waiting.borrow_mut();
+        let previous = match Notify::place_of(&waiting, number) {
+            Ok(at) => Some(std::mem::replace(&mut waiting[at].1, waker)),
+            Err(at) => {
+                waiting.insert(at, (number, waker));
+                None
+            }
+        };
+        // Dropping a waker may drop its task, which may wait here, too.
+        drop(waiting);
+        drop(previous);
+        Poll::Pending
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let Some((number, _)) = self.began else { return };
+        let mut waiting = self.notify.waiting.borrow_mut();
+        let removed = Notify::place_of(&waiting, number).ok().map(|at| waiting.remove(at));
+        drop(waiting);
+        drop(removed);
     }
 }
 
@@ -211,8 +267,6 @@ impl Drop for Ungranted<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-
     use super::*;
 
     fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
@@ -233,6 +287,34 @@ mod tests {
         }
         notify.notify();
         assert!(poll(pin!(notify.notified())).is_ready(), "who gave up did not take it away");
+    }
+
+    #[test]
+    fn a_wait_leaves_nothing_behind() {
+        let notify = Notify::new();
+        let mut stays = pin!(notify.notified());
+        assert!(poll(stays.as_mut()).is_pending());
+        for _ in 0..3 {
+            let mut gives_up = Box::pin(notify.notified());
+            assert!(poll(gives_up.as_mut()).is_pending() && poll(gives_up.as_mut()).is_pending());
+            assert_eq!(notify.waiting.borrow().len(), 2);
+        }
+        assert_eq!(notify.waiting.borrow().len(), 1, "one still waits");
+        notify.notify();
+        assert!(poll(stays.as_mut()).is_ready());
+        assert!(notify.waiting.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_wait_for_one_of_two_ends_with_either() {
+        let (first, second) = (Notify::new(), Notify::new());
+        for notify in [&first, &second] {
+            let mut wait = pin!(first.notified_or(&second));
+            assert!(poll(wait.as_mut()).is_pending());
+            notify.notify();
+            assert!(poll(wait.as_mut()).is_ready());
+        }
+        assert!(first.waiting.borrow().is_empty() && poll(pin!(first.notified())).is_pending());
     }
 
     #[test]
@@ -272,10 +354,6 @@ mod tests {
 
 #[cfg(test)]
 mod notify_tests {
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-
     use super::*;
 
     #[test]

@@ -8,6 +8,7 @@ mod asked;
 mod creation;
 mod opening;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -48,9 +49,8 @@ use crate::shard::{NodePortals, Shard};
 /// How many times growing a volume is repeated because copies were added meanwhile.
 const GROW_TRIES_MAX: usize = 4;
 
-/// How long to wait for heartbeats of a node that is to get a copy, and how often to check.
+/// How long to wait for heartbeats of a node that is to get a copy.
 pub(super) const HEARD_WITHIN: Duration = Duration::from_secs(3);
-const HEARD_EVERY: Duration = Duration::from_millis(50);
 
 impl Control {
     /// The reconciler of the node's copies.
@@ -425,27 +425,25 @@ fn access_change(reconciler: &Reconciler, key: &str) -> Option<AccessChange> {
 
 /// Waits a moment for the node's heartbeats: the two nodes may only just have connected again.
 pub(super) async fn until_heard(reconciler: &Reconciler, node: NodeId) {
-    let until = rt::now() + HEARD_WITHIN;
-    while !reconciler.hears(node) && rt::now() < until {
-        rt::sleep(HEARD_EVERY).await;
-    }
+    reconciler.until(HEARD_WITHIN, || reconciler.hears(node)).await;
 }
 
 /// Repeats `look` until it finds nodes that can take copies, or for a few seconds.
 ///
-/// A node that has just started or joined is up in a moment, and one on a busy machine may be late.
+/// What it finds may depend on the record and on which nodes are heard. A node that has just started or
+/// joined is up in a moment, and one on a busy machine may be late.
 pub(super) async fn once_heard<T>(reconciler: &Reconciler, look: impl Fn() -> Result<T>) -> Result<T> {
-    let until = rt::now() + HEARD_WITHIN;
-    loop {
-        let found = look();
-        let is_missed = matches!(found, Err(ControlError::NodeNotThere(_) | ControlError::Copies { .. }));
-        let takes_copies = |node: &NodeEntry| !node.witness && !reconciler.is_in_maintenance(NodeId(node.id));
-        let may_come = || reconciler.nodes().iter().any(|(node, alive)| !alive && takes_copies(node));
-        if !is_missed || rt::now() >= until || !may_come() {
-            return found;
-        }
-        rt::sleep(HEARD_EVERY).await;
-    }
+    let takes_copies = |node: &NodeEntry| !node.witness && !reconciler.is_in_maintenance(NodeId(node.id));
+    let may_come = || reconciler.nodes().iter().any(|(node, alive)| !alive && takes_copies(node));
+    let found = RefCell::new(None);
+    let is_final = || {
+        let looked = look();
+        let is_missed = matches!(looked, Err(ControlError::NodeNotThere(_) | ControlError::Copies { .. }));
+        found.replace(Some(looked));
+        !is_missed || !may_come()
+    };
+    reconciler.until(HEARD_WITHIN, is_final).await;
+    found.into_inner().expect("it is checked at least once")
 }
 
 /// Deletes copies of a volume that is not in the record; returns the nodes that have done so.

@@ -21,7 +21,8 @@ use crate::member::floating::AddressOn;
 /// How often the node looks for another handoff.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The pause between two attempts to reach a node that did not respond.
+/// The pause between two attempts to reach a node that did not respond; only the watcher of a dead process
+/// makes them, for a limited time.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Which life it is, and which nodes the watcher tells about its end.

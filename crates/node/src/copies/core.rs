@@ -33,8 +33,8 @@ use crate::member::Reconciler;
 use crate::shard::Shard;
 use crate::yielding::{ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN};
 
-/// How often a core lets its resyncs continue that wait for their rate.
-const SYNC_EVERY: Duration = Duration::from_millis(5);
+/// How long a core lets its resyncs wait for their rate at least: what they may give is given together.
+const SYNC_PAUSE: Duration = Duration::from_millis(5);
 
 /// How often a core wakes that has nothing to do. In debug builds it checks then that this is so.
 const TAKE_EVERY: Duration = if cfg!(debug_assertions) { replica::TICK } else { Duration::from_secs(1) };
@@ -59,6 +59,12 @@ pub struct Copies {
     clock_stops: Cell<u64>,
     /// On core 0: notified when leases of any core are void before they expire, and must be requested again.
     pub(crate) leases_void: Notify,
+    /// Notified when a lease has come to this core, or another one counts.
+    pub(crate) leased: Notify,
+    /// Whether this core has asked to be woken for the next lease: see [`Copies::want_lease`].
+    wants_lease: Cell<bool>,
+    /// On core 0: the cores that have asked for that.
+    wanting: RefCell<BTreeSet<CoreId>>,
     slices: RefCell<BTreeMap<Address, Rc<SliceCopy>>>,
     /// Which of them need ticks; the others have come to rest ([`SliceCopy::wake`]).
     awake: RefCell<BTreeSet<Address>>,
@@ -131,6 +137,9 @@ impl Copies {
             leases: RefCell::new(Leases::new(rt::now(), incarnation, Terms::default())),
             clock_stops: Cell::new(rt::clock_stops()),
             leases_void: Notify::new(),
+            leased: Notify::new(),
+            wants_lease: Cell::new(false),
+            wanting: RefCell::default(),
             slices: RefCell::default(),
             awake: RefCell::default(),
             woken: Notify::new(),
@@ -257,7 +266,7 @@ impl Copies {
     }
 
     /// Waits until a slice needs ticks, and wakes this core now and then meanwhile: other cores may have left
-    /// something here ([`leave_on_every_core`]), which must not pile up.
+    /// something here ([`Copies::hand_out`]), which must not pile up.
     async fn until_awake(&self) {
         let is_awake = || !self.awake.borrow().is_empty();
         loop {
@@ -350,10 +359,13 @@ impl Copies {
         let mut first = 0;
         loop {
             first += 1;
-            if !self.go_on_syncing(first) {
+            let wait = if self.go_on_syncing(first) {
+                self.pace().wait(rt::now())
+            } else {
                 self.syncs_wait.notified().await;
-            }
-            rt::sleep(SYNC_EVERY).await;
+                Duration::ZERO
+            };
+            rt::sleep(wait.max(SYNC_PAUSE)).await;
         }
     }
 
@@ -623,9 +635,41 @@ impl Copies {
         links.iter().for_each(|link| link.close("it sent a message that cannot be read"));
     }
 
-    /// Takes a lease that another node granted to this one; called on every core.
-    pub(crate) fn grant(&self, from: NodeId, grant: LeaseGrant) {
+    /// Asks for this core to be woken for the next lease, for which a command waits here.
+    ///
+    /// Otherwise leases are left for it: to wake all cores for each of them would cost too much.
+    pub(super) fn want_lease(&self) {
+        let core = rt::core();
+        if core == CoreId(0) || self.wants_lease.replace(true) {
+            return;
+        }
+        rt::send(CoreId(0), move || {
+            if let Some(copies) = Copies::try_current() {
+                copies.wanting.borrow_mut().insert(core);
+                // It takes what was left for it until now.
+                rt::send(core, || {});
+            }
+        });
+    }
+
+    /// Hands a lease that another node granted to this one to all cores. Called on core 0.
+    ///
+    /// The others are woken for it only if they have asked for that ([`Copies::want_lease`]). For the rest it
+    /// matters only to what runs there, twenty times a second with two other nodes.
+    pub(crate) fn hand_out(&self, from: NodeId, grant: LeaseGrant) {
+        self.grant(from, grant);
+        let wanting = self.wanting.take();
+        for core in other_cores() {
+            let take = move || Copies::current().grant(from, grant);
+            if wanting.contains(&core) { rt::send(core, take) } else { rt::leave(core, take) }
+        }
+    }
+
+    /// Takes a lease that another node granted to this one.
+    fn grant(&self, from: NodeId, grant: LeaseGrant) {
         self.leases.borrow_mut().handle_grant(from, grant);
+        self.wants_lease.set(false);
+        self.leased.notify();
     }
 
     /// See [`Leases::set_known`].
@@ -636,6 +680,7 @@ impl Copies {
     /// Notes that every copy on every core acts by this revision of the record; called on every core.
     pub(crate) fn set_applied(&self, revision: Revision) {
         self.leases.borrow_mut().set_applied(revision);
+        self.leased.notify();
     }
 
     /// Whether this node holds the leases of all these nodes.
@@ -668,12 +713,6 @@ fn on_core(core: CoreId, what: impl FnOnce() + Send + 'static) {
 pub(crate) fn on_every_core(what: impl Fn() + Clone + Send + 'static) {
     what();
     other_cores().for_each(|core| rt::send(core, what.clone()));
-}
-
-/// Runs `what` on this core first, and on each of the others before any other work, but wakes none for it.
-pub(crate) fn leave_on_every_core(what: impl Fn() + Clone + Send + 'static) {
-    what();
-    other_cores().for_each(|core| rt::leave(core, what.clone()));
 }
 
 fn other_cores() -> impl Iterator<Item = CoreId> {

@@ -136,6 +136,17 @@ impl Pace {
         self.tokens.max(0) as u64
     }
 
+    /// How long to wait until something may be given (again), or the rate is adjusted.
+    pub fn wait(&self, now: Instant) -> Duration {
+        let adjusted = PERIOD.saturating_sub(now.since(self.period_from));
+        if self.probing > 0 {
+            return adjusted;
+        }
+        let missing = u64::try_from(1 - self.tokens).unwrap_or(0);
+        let micros = (missing * 1_000_000).div_ceil(self.bytes_per_second().max(1));
+        Duration::from_micros(micros).min(adjusted)
+    }
+
     /// Notes that bytes are given.
     pub fn spend(&mut self, bytes: u64) {
         self.tokens -= bytes as i64;
@@ -272,6 +283,25 @@ mod tests {
         run.run(1000, true, 0, |_| unreachable!());
         let given = run.run(10_000, true, 0, |_| unreachable!());
         assert!((99 * MIB..=101 * MIB).contains(&given), "{given}");
+    }
+
+    #[test]
+    fn a_resync_waits_as_long_as_its_rate_demands() {
+        let now = Instant(1_000_000_000);
+        let held_back = || {
+            let mut pace = Pace::new(now);
+            pace.set_budget(Some(Budget { bytes_per_second: MIB, by: Restraint::ClusterLimit }));
+            pace.spend(REGION);
+            assert_eq!(pace.available(now), 0);
+            pace
+        };
+        let wait = held_back().wait(now);
+        assert!((62..64).contains(&wait.as_millis()), "a 16th of a second: {wait:?}");
+        assert_eq!(held_back().available(now + (wait - micros(1))), 0);
+        assert_eq!(held_back().available(now + wait), 1);
+        let mut pace = held_back();
+        pace.spend(REGION);
+        assert_eq!(pace.wait(now), PERIOD, "the rate may be another one by then");
     }
 
     #[test]

@@ -41,11 +41,13 @@ impl Claims {
         }
     }
 
-    /// Whether a claim older than this number overlaps the range.
-    pub(super) fn any_older(&self, than: u64, range: &Range<u64>) -> bool {
+    /// The youngest claim older than this number that overlaps the range.
+    pub(super) fn youngest_older(&self, than: u64, range: &Range<u64>) -> Option<u64> {
         let near = (range.start.saturating_sub(SHORT_BYTES_MAX), 0)..(range.end, 0);
-        self.short.range(near).any(|((_, number), end)| *number < than && *end > range.start)
-            || self.long.range(..than).any(|(_, other)| other.start < range.end && range.start < other.end)
+        let short = self.short.range(near).filter(|((_, number), end)| *number < than && **end > range.start);
+        let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+        let long = self.long.range(..than).rev().find(|(_, other)| overlaps(other));
+        short.map(|((_, number), _)| *number).max().max(long.map(|(number, _)| *number))
     }
 
     #[cfg(test)]
@@ -83,11 +85,11 @@ mod tests {
                     claims.remove(number, &claim);
                 }
                 let (than, range) = (rng.below(number + 2), range(&mut rng));
-                let expected = list.iter().any(|(number, claim)| {
-                    *number < than && claim.start < range.end && range.start < claim.end
-                });
-                assert_eq!(claims.any_older(than, &range), expected, "{than}, {range:?}, {list:?}");
-                found[usize::from(expected)] += 1;
+                let overlaps = |claim: &Range<u64>| claim.start < range.end && range.start < claim.end;
+                let older = list.iter().filter(|(number, claim)| *number < than && overlaps(claim));
+                let expected = older.map(|(number, _)| *number).max();
+                assert_eq!(claims.youngest_older(than, &range), expected, "{than}, {range:?}, {list:?}");
+                found[usize::from(expected.is_some())] += 1;
             }
             list.drain(..).for_each(|(number, claim)| claims.remove(number, &claim));
             assert!(claims.is_empty());

@@ -6,10 +6,14 @@
 //! WRITE, ORWRITE) is atomic: it keeps its claim on the range until it has written. Operations almost never
 //! overlap; then the check only looks at the operations that are under way nearby.
 //!
+//! An operation that has to wait waits for the youngest of the older ones: when that has ended, usually none
+//! is left. So if many wait for one block, the end of each wakes only the next one.
+//!
 //! No operation waits forever: the holder of a claim waits only for its disk, or for claims on slices of
 //! higher numbers.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -25,10 +29,8 @@ pub struct Order {
     changes: RefCell<Claims>,
     /// The number of the next claim.
     next: Cell<u64>,
-    /// Claims that wait for older ones.
-    waiting: Cell<usize>,
-    /// Notified when a claim has ended while others wait.
-    ended: Notify,
+    /// Notified when the claim with this number has ended, for those that younger ones wait for.
+    awaited: RefCell<BTreeMap<u64, Rc<Notify>>>,
 }
 
 /// The claim of a read or a write.
@@ -58,20 +60,11 @@ impl Exclusive {
     }
 }
 
-/// Counts a claim that waits.
-struct Waiting<'a>(&'a Cell<usize>);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
 impl Order {
     /// Waits for older changes of `range`.
     pub async fn read(&self, range: Range<u64>) -> Claim<'_> {
         let read = Claim { order: self, of: &self.reads, number: self.claim(&self.reads, &range), range };
-        self.until(|| !self.changes.borrow().any_older(read.number, &read.range)).await;
+        self.until_free(|| self.changes.borrow().youngest_older(read.number, &read.range)).await;
         read
     }
 
@@ -103,27 +96,31 @@ impl Order {
     }
 
     async fn until_oldest(&self, number: u64, range: &Range<u64>) {
-        self.until(|| self.is_oldest(number, range)).await;
+        self.until_free(|| self.youngest_older(number, range)).await;
     }
 
     fn is_oldest(&self, number: u64, range: &Range<u64>) -> bool {
-        let older = |claims: &RefCell<Claims>| claims.borrow().any_older(number, range);
-        !older(&self.changes) && !older(&self.reads)
+        self.youngest_older(number, range).is_none()
     }
 
-    async fn until(&self, free: impl Fn() -> bool) {
-        if free() {
-            return;
+    fn youngest_older(&self, number: u64, range: &Range<u64>) -> Option<u64> {
+        let older = |claims: &RefCell<Claims>| claims.borrow().youngest_older(number, range);
+        older(&self.changes).max(older(&self.reads))
+    }
+
+    /// Waits until no claim is in the way; `in_the_way` names one that has not ended.
+    async fn until_free(&self, in_the_way: impl Fn() -> Option<u64>) {
+        while let Some(number) = in_the_way() {
+            let ended = Rc::clone(self.awaited.borrow_mut().entry(number).or_default());
+            ended.notified().await;
         }
-        self.waiting.set(self.waiting.get() + 1);
-        let _waiting = Waiting(&self.waiting);
-        self.ended.until(free).await;
     }
 
     fn end(&self, claims: &RefCell<Claims>, number: u64, range: &Range<u64>) {
         claims.borrow_mut().remove(number, range);
-        if self.waiting.get() > 0 {
-            self.ended.notify();
+        let awaited = self.awaited.borrow_mut().remove(&number);
+        if let Some(ended) = awaited {
+            ended.notify();
         }
     }
 }
@@ -144,7 +141,9 @@ impl Drop for Exclusive {
 mod tests {
     use std::future::Future;
     use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
 
     use super::*;
 
@@ -207,6 +206,47 @@ mod tests {
         }
         drop(write);
         assert!(order.changes.borrow().is_empty() && order.reads.borrow().is_empty());
-        assert_eq!(order.waiting.get(), 0);
+        assert!(order.awaited.borrow().is_empty());
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn of_many_that_wait_for_a_range_each_is_woken_once() {
+        const COUNT: usize = 50;
+        let order = Order::default();
+        let mut held = None;
+        let mut writes = Vec::new();
+        for number in 0..COUNT {
+            let (mut write, wakes) = (Box::pin(order.write(0..8)), Arc::new(Wakes::default()));
+            let waker = Waker::from(Arc::clone(&wakes));
+            match write.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(claim) => held = Some(claim),
+                Poll::Pending => assert!(number > 0, "nothing to wait for"),
+            }
+            writes.push((write, wakes, waker, 0));
+        }
+        for turn in 1..COUNT {
+            drop(held.take());
+            for (number, (write, wakes, waker, seen)) in writes.iter_mut().enumerate().skip(turn) {
+                let woken = wakes.0.load(Ordering::Relaxed);
+                if std::mem::replace(seen, woken) < woken
+                    && let Poll::Ready(claim) = write.as_mut().poll(&mut Context::from_waker(waker))
+                {
+                    assert_eq!(number, turn);
+                    held = Some(claim);
+                }
+            }
+            assert!(held.is_some(), "the end of the former one has woken it");
+        }
+        assert!(writes.iter().skip(1).all(|(_, _, _, seen)| *seen == 1));
     }
 }

@@ -55,6 +55,7 @@ mod switching;
 mod syncs;
 mod unreadable;
 mod verifying;
+mod waits;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

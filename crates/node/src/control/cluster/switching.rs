@@ -30,10 +30,12 @@ use crate::record::Change;
 /// How long a life waits until nothing holds the reconciler of the former cluster. Calls of its record end as
 /// soon as that has stopped. Only what waits for a disk, or for its turn, takes longer.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
+/// How often it looks: dropping a reference notifies nobody, and a node switches clusters once.
 const GONE_EVERY: Duration = Duration::from_millis(10);
 
 /// How long the node waits for volumes that are being created. They have their space already.
 const CREATED_WITHIN: Duration = Duration::from_secs(5);
+/// How often it looks: a node switches clusters once.
 const CREATED_EVERY: Duration = Duration::from_millis(10);
 
 impl Control {

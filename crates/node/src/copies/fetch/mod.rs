@@ -16,14 +16,13 @@ use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain};
 use replica::{Incarnation, NodeId, Slot, Standing};
-use rt::sync::{Sender, oneshot};
+use rt::sync::{Notify, Sender, oneshot};
 use store::{ReadFailure, SliceError};
 
 pub use self::message::FetchMessage;
 use super::SliceCopy;
 use super::core::Copies;
 use super::message::replication::FETCH;
-use super::slice::LOOK_AGAIN;
 
 /// How long one copy may take to answer while a host waits.
 ///
@@ -54,6 +53,8 @@ pub(super) struct Fetches {
     served: Cell<usize>,
     /// Ranges that the disk is still reading for questions that have been refused because it was late.
     late: RefCell<Vec<Range<u64>>>,
+    /// Notified when it has read one of them.
+    read_late: Notify,
 }
 
 impl Fetches {
@@ -206,13 +207,11 @@ impl SliceCopy {
     async fn answer(self: &Rc<Self>, to: NodeId, number: u64, range: Range<u64>, within: Duration) {
         // A little before the asking copy gives up, so that the refusal still arrives.
         let until = rt::now() + within.min(NOBODY_WAITS) * 9 / 10;
-        let is_late = |late: &Range<u64>| late.start < range.end && range.start < late.end;
+        let overlaps = |late: &Range<u64>| late.start < range.end && range.start < late.end;
         // A disk that is asked again and again for what it is still reading would do nothing else.
-        while self.fetches.late.borrow().iter().any(is_late) {
-            if rt::now() >= until {
-                return self.say_of_fetch(to, FetchMessage::Refused(number));
-            }
-            rt::sleep(LOOK_AGAIN).await;
+        let is_free = self.fetches.read_late.until(|| !self.fetches.late.borrow().iter().any(overlaps));
+        if rt::timeout_at(until, is_free).await.is_err() {
+            return self.say_of_fetch(to, FetchMessage::Refused(number));
         }
         let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
         let is_awaited = Cell::new(true);
@@ -235,6 +234,7 @@ impl SliceCopy {
                 let mut late = self.fetches.late.borrow_mut();
                 let at = late.iter().position(|late| *late == range);
                 late.swap_remove(at.expect("it was put there"));
+                self.fetches.read_late.notify();
                 error
             }
         };

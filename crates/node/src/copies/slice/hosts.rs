@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
-use replica::{Blocks, Command, Outcome, Payload, ReadMark, Standing, Unreadable, Unwritable};
+use replica::{Blocks, Command, LEASE_LENGTH, Outcome, Payload, ReadMark, Standing, Unreadable, Unwritable};
 use rt::sync::{Receiver, oneshot};
 use store::SliceError;
 
@@ -34,7 +34,7 @@ impl SliceCopy {
                 Ok(data) => data,
                 Err(Unread::Error(error)) => return Err(error),
                 Err(Unread::Again) => {
-                    self.hold(&mut until).await?;
+                    self.try_again(&mut until).await?;
                     continue;
                 }
             };
@@ -102,7 +102,8 @@ impl SliceCopy {
                         asked = true;
                         self.ask_validation(blocks);
                     }
-                    let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
+                    // The end of a lease notifies nobody.
+                    let _ = rt::timeout(LEASE_LENGTH, self.happened.notified()).await;
                 }
                 Err(Unreadable::NotInSync | Unreadable::NoLease(_)) => self.hold(&mut until).await?,
             }
@@ -184,7 +185,7 @@ impl SliceCopy {
             match found {
                 Ok(()) => {}
                 Err(SliceError::Unavailable) => {
-                    self.hold(&mut until).await?;
+                    self.try_again(&mut until).await?;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -227,7 +228,7 @@ impl SliceCopy {
         let mut until = Some(begins_by);
         while let Err(error) = self.find_rest(offset, len).await {
             match error {
-                SliceError::Unavailable if self.may_wait() => self.hold(&mut until).await?,
+                SliceError::Unavailable if self.may_wait() => self.try_again(&mut until).await?,
                 error => return Err(error),
             }
         }
@@ -290,16 +291,32 @@ impl SliceCopy {
         Ok(())
     }
 
-    /// Waits a moment for this copy to serve (again).
+    /// Waits until something has happened that may let this copy serve (again), or a lease has come.
     ///
     /// `until` is when to give up: the first call sets it to [`HOLD_MAX`] from now.
-    pub(in crate::copies) async fn hold(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
+    async fn hold(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
+        let until = self.gives_up_at(until)?;
+        let copies = Copies::current();
+        copies.want_lease();
+        let _ = rt::timeout_at(until, self.happened.notified_or(&copies.leased)).await;
+        Ok(())
+    }
+
+    /// Waits a moment before another attempt at what another node or the disk decides: neither notifies this
+    /// copy. `until` is as in [`SliceCopy::hold`].
+    pub(super) async fn try_again(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
+        let until = self.gives_up_at(until)?;
+        let _ = rt::timeout_at(until.min(rt::now() + LOOK_AGAIN), self.happened.notified()).await;
+        Ok(())
+    }
+
+    /// When a command gives up that waits for this copy.
+    fn gives_up_at(&self, until: &mut Option<Instant>) -> Result<Instant, SliceError> {
         let now = rt::now();
         let until = *until.get_or_insert(now + HOLD_MAX);
         if now >= until || self.given_up.get() {
             return Err(SliceError::Unavailable);
         }
-        let _ = rt::timeout(LOOK_AGAIN.min(until.since(now)), self.happened.notified()).await;
-        Ok(())
+        Ok(until)
     }
 }

@@ -23,9 +23,6 @@ use crate::data::{Exclusive, Order};
 /// This is longer than it takes to give up a lost node and continue without it.
 pub(super) const LOCK_MAX: Duration = Duration::from_secs(5);
 
-/// How often a copy checks whether the writes that were under way in a range have ended.
-const SETTLED_EVERY: Duration = Duration::from_millis(5);
-
 /// A place in the order of hosts' commands, and the task that waits until all older operations have ended.
 type Place = (Rc<Exclusive>, Option<Task<()>>);
 
@@ -66,7 +63,8 @@ impl SliceCopy {
         while self.may_wait() {
             match self.try_lock(&range, until).await {
                 Ok(Some(lock)) => return Ok(lock),
-                Ok(None) => self.hold(&mut hold).await?,
+                // Another member may not act in this epoch yet.
+                Ok(None) => self.try_again(&mut hold).await?,
                 Err(rt::Elapsed) => break,
             }
         }
@@ -108,10 +106,7 @@ impl SliceCopy {
         let (until, all) = (rt::now() + LOCK_MAX, self.blocks(ByteOffset(0), self.len()));
         self.ask_validation(all);
         let is_settled = || self.replica.borrow().is_settled(all);
-        while !is_settled() && rt::now() < until {
-            let _ = rt::timeout(SETTLED_EVERY, self.happened.notified()).await;
-        }
-        is_settled()
+        rt::timeout_at(until, self.happened.until(is_settled)).await.is_ok()
     }
 
     /// The configuration in which this copy is in sync, and takes part.
@@ -189,9 +184,8 @@ impl SliceCopy {
         let copy = Rc::clone(self);
         rt::spawn(async move {
             let waits = || copy.locks.locks.borrow().awaits_settled(claim);
-            while waits() && copy.replica.borrow().has_unsettled_until(blocks, last) {
-                let _ = rt::timeout(SETTLED_EVERY, copy.happened.notified()).await;
-            }
+            let is_over = || !waits() || !copy.replica.borrow().has_unsettled_until(blocks, last);
+            copy.happened.until(is_over).await;
             // Otherwise the range was given back, or the epoch has changed, which the taker detects on its
             // own.
             if waits() {

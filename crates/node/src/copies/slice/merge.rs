@@ -17,7 +17,6 @@ use replica::{ApplyId, Around, Blocks, NotAround, Payload, Standing};
 use store::{BadBlock, ReadFailure, SliceError};
 
 use super::super::fetch::{HOST_WAITS, NotFetched};
-use super::repair::Rewriting;
 use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
 
@@ -27,6 +26,10 @@ const MERGED_MAX: u32 = 4;
 
 /// How long a write waits before it tries again to rewrite a block for which there was no room.
 const ROOM_LOOK: Duration = Duration::from_millis(500);
+
+/// How long a write waits while another one rewrites the block, before it tries again: a repair may have made
+/// the block readable before that.
+const OTHER_LOOK: Duration = Duration::from_secs(1);
 
 /// How a write continues after its rest could not be read.
 enum Merged {
@@ -158,8 +161,8 @@ impl SliceCopy {
     /// copies in sync hold.
     async fn merge(self: &Rc<Self>, id: ApplyId, bad: BadBlock, written: Blocks) -> Merged {
         let unit = self.unit_of(bad);
-        let Some(_rewriting) = Rewriting::begin(&self.merging, unit.start) else {
-            rt::sleep(LOOK_AGAIN).await;
+        let Some(_rewriting) = self.merging.begin(unit.start) else {
+            let _ = rt::timeout(OTHER_LOOK, self.merging.until_ended(unit.start)).await;
             return Merged::Again { written: false };
         };
         self.note_bad(bad);
@@ -210,7 +213,10 @@ impl SliceCopy {
             match still {
                 Ok(true) => {}
                 Ok(false) => {
-                    rt::sleep(LOOK_AGAIN).await;
+                    // Most often, the bits of the block are on their way to the disk. If hosts write there,
+                    // this is a pause.
+                    let may_write = || !matches!(self.replica.borrow().still_around(id, &around), Ok(false));
+                    let _ = rt::timeout(LOOK_AGAIN, self.happened.until(may_write)).await;
                     continue;
                 }
                 Err(NotAround::Over) => return Merged::Ended,
@@ -257,6 +263,7 @@ impl SliceCopy {
                 None => {
                     let mut fetched = pin!(self.fetch(offset.0..offset.0 + len.0, HOST_WAITS));
                     let data = loop {
+                        // Not at once: after that, this disk has to try the bad block again.
                         match rt::timeout(LOOK_AGAIN, fetched.as_mut()).await {
                             Ok(fetched) => break fetched?,
                             Err(rt::Elapsed) if self.replica.borrow().has_moved(around) => {

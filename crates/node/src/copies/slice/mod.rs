@@ -15,7 +15,7 @@ mod room;
 mod sending;
 
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use self::confirming::Confirming;
 use self::disk::{know_lost, read_map};
 use self::locking::Locking;
 use self::lost::{LooksForLost, lost_units};
-use self::repair::Repairs;
+use self::repair::{Repairs, Rewrites};
 use self::room::Shortage;
 use super::Address;
 use super::budget::Restraint;
@@ -42,8 +42,9 @@ use super::progress::{self, SliceSync};
 use super::view::SliceView;
 use crate::data::Order;
 
-/// How often a command that waits for a lease checks again, where nothing else wakes it.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The pause before another attempt at what other nodes or the disk decide: they do not notify this copy.
+/// Hosts' commands wait meanwhile, but only after a failure, and for [`super::HOLD_MAX`] at most.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// One copy of one slice; see the module.
 ///
@@ -67,7 +68,8 @@ pub struct SliceCopy {
     untrusted: Cell<bool>,
     /// Reads that wait until the other members confirm them.
     confirming: RefCell<Confirming>,
-    /// Notified when something happens that a command may wait for.
+    /// Notified when something happens that a command may wait for, except leases that come
+    /// ([`Copies::leased`]).
     pub(super) happened: Notify,
     /// Whether this copy is ticked: see [`SliceCopy::wake`].
     awake: Cell<bool>,
@@ -98,7 +100,7 @@ pub struct SliceCopy {
     /// Rewrites of bad blocks.
     pub(super) repairs: Repairs,
     /// The disk's blocks that are being rewritten as a whole, for writes of parts of them.
-    merging: RefCell<BTreeSet<u64>>,
+    merging: Rewrites,
     /// When to ask other copies for lost blocks.
     looks_for_lost: LooksForLost,
     /// The lost blocks as last reported; `None`: nothing has been reported yet.
@@ -191,7 +193,7 @@ impl SliceCopy {
             shortage: Shortage::default(),
             fetches: Fetches::new(first_number),
             repairs: Repairs::default(),
-            merging: RefCell::default(),
+            merging: Rewrites::default(),
             looks_for_lost: LooksForLost::default(),
             reported_lost: RefCell::default(),
         }))
@@ -366,9 +368,7 @@ impl SliceCopy {
     pub async fn orphans_ended(&self) {
         let last = self.replica.borrow().last_orphan();
         let Some(last) = last else { return };
-        while self.replica.borrow().has_orphans_until(last) {
-            let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
-        }
+        self.happened.until(|| !self.replica.borrow().has_orphans_until(last)).await;
     }
 
     /// Whether a write that no host waits for can still take effect from here.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{Apply, ApplyId, Blocks, DiskFault, Payload, ReadMark, Standing, Unreadable};
-use rt::sync::{Sender, oneshot};
+use rt::sync::{Notify, Sender, oneshot};
 use store::{BadBlock, MAP_UNIT, ReadFailure, SliceError};
 
 use super::super::SILENT_MAX;
@@ -77,10 +77,10 @@ const LOST_ATTEMPTS_MAX: u32 = 2;
 #[derive(Default)]
 pub(in crate::copies) struct Repairs {
     under_way: Cell<usize>,
-    /// The offsets of units that are being repaired.
-    units: RefCell<BTreeSet<u64>>,
+    /// The units that are being repaired.
+    units: Rewrites,
     /// The same of parts of the slice of which the map cannot be read.
-    parts: RefCell<BTreeSet<u64>>,
+    parts: Rewrites,
     /// Repairs that were handed to the protocol: the block that each is to repair, and the task that waits
     /// for its end.
     waiting: RefCell<BTreeMap<ApplyId, (BadBlock, Sender<bool>)>>,
@@ -122,19 +122,37 @@ pub(super) enum Waiter {
     Nobody,
 }
 
-/// A unit of a set that is being rewritten as a whole, until this is dropped.
-pub(super) struct Rewriting<'a>(&'a RefCell<BTreeSet<u64>>, u64);
+/// The units that are being rewritten as a whole, by their offsets.
+#[derive(Default)]
+pub(super) struct Rewrites {
+    units: RefCell<BTreeSet<u64>>,
+    /// Notified when one has ended.
+    ended: Notify,
+}
 
-impl<'a> Rewriting<'a> {
+/// One of them, until this is dropped.
+pub(super) struct Rewriting<'a>(&'a Rewrites, u64);
+
+impl Rewrites {
     /// Begins a rewrite; `None`: one of this unit is under way already.
-    pub(super) fn begin(units: &'a RefCell<BTreeSet<u64>>, unit: u64) -> Option<Rewriting<'a>> {
-        units.borrow_mut().insert(unit).then(|| Rewriting(units, unit))
+    pub(super) fn begin(&self, unit: u64) -> Option<Rewriting<'_>> {
+        self.units.borrow_mut().insert(unit).then(|| Rewriting(self, unit))
+    }
+
+    fn is_under_way(&self, unit: u64) -> bool {
+        self.units.borrow().contains(&unit)
+    }
+
+    /// Waits until no rewrite of the unit is under way.
+    pub(super) async fn until_ended(&self, unit: u64) {
+        self.ended.until(|| !self.is_under_way(unit)).await;
     }
 }
 
 impl Drop for Rewriting<'_> {
     fn drop(&mut self) {
-        self.0.borrow_mut().remove(&self.1);
+        self.0.units.borrow_mut().remove(&self.1);
+        self.0.ended.notify();
     }
 }
 
@@ -379,10 +397,10 @@ impl SliceCopy {
     /// Returns the end of what was rewritten.
     pub(super) async fn repair_one(self: &Rc<Self>, bad: BadBlock, waiter: Waiter) -> Option<u64> {
         let unit = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
-        let _rewriting = Rewriting::begin(&self.repairs.units, unit.start)?;
+        let _rewriting = self.repairs.units.begin(unit.start)?;
         let part = (bad.cause == ReadFailure::Map).then(|| self.around(bad.offset.0, MAP_UNIT));
         // If that is under way already, this block need not wait for it.
-        let part = part.and_then(|part| Some((Rewriting::begin(&self.repairs.parts, part.start)?, part)));
+        let part = part.and_then(|part| Some((self.repairs.parts.begin(part.start)?, part)));
         let mut range = part.as_ref().map_or_else(|| unit.clone(), |(_, part)| part.clone());
         let mut is_counted = false;
         // For a lost block every disk may have to try for seconds: the copies are asked again, but not at
@@ -407,6 +425,7 @@ impl SliceCopy {
             let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
             let blocks = self.blocks(offset, len);
             if attempt > 0 {
+                // A pause, of which there are few: most attempts fail because of another copy.
                 let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
                 // A host's write there has repaired it. The disk may try for seconds, and hosts would wait
                 // for the lock.
@@ -465,14 +484,10 @@ impl SliceCopy {
 
     /// Waits a moment for the end of writes under way in these blocks, if there are any.
     async fn until_settled(&self, blocks: Blocks) -> Result<ReadMark, Unreadable> {
-        let until = rt::now() + SETTLES_WITHIN;
-        loop {
-            let mark = self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
-            if !matches!(mark, Err(Unreadable::Unsettled)) || rt::now() >= until {
-                return mark;
-            }
-            let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
-        }
+        let look = || self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
+        let settled = self.happened.until(|| !matches!(look(), Err(Unreadable::Unsettled)));
+        let _ = rt::timeout(SETTLES_WITHIN, settled).await;
+        look()
     }
 
     /// Counts one more bad block that other copies in sync have.
@@ -542,13 +557,10 @@ impl SliceCopy {
         }
         // A host's read may have found it before, and is repairing it.
         let unit = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
-        let is_at_work = || self.repairs.units.borrow().contains(&unit.start);
-        if !is_at_work() {
+        if !self.repairs.units.is_under_way(unit.start) {
             return false;
         }
-        while is_at_work() {
-            rt::sleep(LOOK_AGAIN).await;
-        }
+        self.repairs.units.until_ended(unit.start).await;
         self.layout.read(ByteOffset(unit.start), ByteLen(unit.end - unit.start)).await.is_ok()
     }
 

@@ -137,6 +137,8 @@ impl SliceCopy {
             return first;
         }
         let _waiting = Waiting::begin(&self.shortage);
+        // Reads that wait for these writes wait no longer than they may for a copy that serves.
+        self.happened.notify();
         loop {
             self.note_shortage();
             if gives_up() {

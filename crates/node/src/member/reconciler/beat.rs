@@ -13,7 +13,6 @@ use replica::{LEASE_LENGTH, NodeId, SILENCE_MAX};
 
 use super::Reconciler;
 use crate::canary::{Canary, makes};
-use crate::copies::core::{Copies, leave_on_every_core};
 use crate::copies::message::Heartbeat;
 
 /// How often a node requests leases: ten times in the length of a lease.
@@ -132,6 +131,9 @@ impl Reconciler {
                     (peer.heard, peer.life) = (Some(now), Some(request.incarnation));
                     peer.reached = Some(reached);
                 }
+                if !was_heard {
+                    self.applied.notify();
+                }
                 if self.denies_leases(from, request.incarnation) {
                     return;
                 }
@@ -147,8 +149,7 @@ impl Reconciler {
                 if !self.copies.leases().holds(now, from) {
                     self.hurry();
                 }
-                // It matters only to what runs there, twenty times a second with two other nodes.
-                leave_on_every_core(move || Copies::current().grant(from, grant));
+                self.copies.hand_out(from, grant);
             }
         }
     }

@@ -13,6 +13,8 @@ use crate::shard::on_all_cores;
 const SETTLE_MAX: Duration = Duration::from_millis(500);
 /// How long it waits until its maps are on the disk. If they are not, a little more is resynced later.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(2);
+/// How often it settles its slices and checks them, while writes through other nodes may dirty them again.
+/// This happens only while a node stops.
 const SETTLED_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a stopping node waits until the others have removed its copies from the members.

@@ -86,9 +86,8 @@ use crate::copies::refused::Refused;
 use crate::copies::split_brain::{ForkRecord, PolicyEntry};
 use crate::copies::verification::VerificationEntry;
 
-/// How long a new volume takes to serve at most if all is well, and how often the reconciler checks.
+/// How long a new volume takes to serve at most if all is well.
 const SERVES_WITHIN: Duration = Duration::from_secs(3);
-const SERVES_EVERY: Duration = Duration::from_millis(20);
 
 /// How long a change of the record may take.
 pub const RECORD_DEADLINE: Duration = Duration::from_secs(5);
@@ -119,7 +118,10 @@ pub struct Reconciler {
     opened: Notify,
     /// Notified when there is something to do before the next look.
     work: Notify,
-    /// Notified when the record has changed and copies act by it.
+    /// Notified when a volume with a copy here changes, or the record, even if copies do not act by it yet.
+    stirred: Notify,
+    /// Notified when the record has changed and copies act by it, when a node is heard that was not, and when
+    /// this node is about to stop.
     applied: Notify,
     /// Open questions by number: which node was asked, and what waits for its answer. No number is used
     /// again, so a late answer reaches no other question.
@@ -291,6 +293,7 @@ impl Reconciler {
             queued: RefCell::default(),
             opened: Notify::new(),
             work: Notify::new(),
+            stirred: Notify::new(),
             applied: Notify::new(),
             questions: RefCell::default(),
             last_question: Cell::new(0),
@@ -459,7 +462,8 @@ impl Reconciler {
         self.copies.leases().applied()
     }
 
-    /// Waits until `is_so` holds by the record, as this node acts by it; `false`: it did not in time.
+    /// Waits until `is_so` holds by the record, as this node acts by it, and by the nodes that it hears;
+    /// `false`: it did not in time.
     pub async fn until(&self, deadline: Duration, is_so: impl Fn() -> bool) -> bool {
         rt::timeout(deadline, self.applied.until(is_so)).await.is_ok()
     }
@@ -469,14 +473,16 @@ impl Reconciler {
     /// The nodes must grant each other leases first. The wait ends after the time that this takes if all is
     /// well.
     pub async fn until_serves(&self, id: VolumeId) {
-        let until = rt::now() + SERVES_WITHIN;
         let waits = || {
             let volume = self.volume(id);
             volume.is_some_and(|volume| volume.entry.copy_on(self.me()).is_some() && !volume.serving)
         };
-        while waits() && rt::now() < until {
-            rt::sleep(SERVES_EVERY).await;
-        }
+        let served = async {
+            while waits() {
+                self.stirred.notified_or(&self.copies.leased).await;
+            }
+        };
+        let _ = rt::timeout(SERVES_WITHIN, served).await;
         self.show_paths().await;
     }
 

@@ -192,6 +192,7 @@ impl Reconciler {
     /// A volume or the record changes.
     pub(super) fn stir(&self) {
         self.rest.stir();
+        self.stirred.notify();
         self.hurry();
     }
 
