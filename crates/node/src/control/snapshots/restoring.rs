@@ -43,8 +43,6 @@ const RESTORE_DEADLINE: Duration = Duration::from_secs(2);
 /// After which pause a step is tried again, and how long the pauses become.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const AGAIN_MAX: Duration = Duration::from_millis(500);
-/// How often a copy looks whether it acts in the epoch in which hosts are stopped.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// For how long hosts may be stopped before that is reported.
 const REPORTED_AFTER: Duration = Duration::from_secs(5);
 /// For how long one node tries to complete a restore. After that, whoever looks after snapshots does.
@@ -603,10 +601,9 @@ async fn settle_on_core(volumes: &[(VolumeId, u64)], restore: u64, until: Instan
     let copies = copies_on_core(volumes)?;
     let settle = copies.iter().map(|(id, epoch, copy)| async move {
         // This node may not have followed the record that far.
-        while check_acts(*id, *epoch, copy).is_err() && rt::now() < until {
-            rt::sleep(LOOK_EVERY).await;
+        if !copy.until_acts_in(*epoch, until).await {
+            return Err((*id, Some(SnapshotObstacle::Changed)));
         }
-        check_acts(*id, *epoch, copy)?;
         if !copy.stands_still(until).await {
             return Err((*id, None));
         }

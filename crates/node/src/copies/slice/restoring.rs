@@ -11,9 +11,6 @@ use super::SliceCopy;
 use super::lost::lost_units;
 use crate::copies::snapshot::SnapshotObstacle;
 
-/// How often a copy checks whether what was under way has ended, where nothing wakes it.
-const STILL_EVERY: Duration = Duration::from_millis(5);
-
 /// How long the disk may take to note what copies that are not in sync miss: one bit for each 64 KiB.
 const NOTED_WITHIN: Duration = Duration::from_secs(20);
 /// How many regions are noted at once: 64 pages of the map, which say so of 32 GiB.
@@ -37,10 +34,12 @@ impl SliceCopy {
         let all = self.blocks(ByteOffset(0), self.len());
         self.ask_validation(all);
         let is_still = || self.restoring.get() && self.replica.borrow().is_still();
-        while !is_still() && rt::now() < until {
-            let _ = rt::timeout(STILL_EVERY, self.happened.notified()).await;
-        }
-        is_still()
+        rt::timeout_at(until, self.happened.until(is_still)).await.is_ok()
+    }
+
+    /// Waits until this copy is in sync and acts in this epoch; `false`: not in time.
+    pub async fn until_acts_in(&self, epoch: u64, until: Instant) -> bool {
+        rt::timeout_at(until, self.happened.until(|| self.acts_in(epoch))).await.is_ok()
     }
 
     /// Restores the copy to a snapshot, unless `restore` is the number of its last restore; and notes, in any
@@ -113,11 +112,10 @@ impl SliceCopy {
             let part = start..(start + NOTED_AT_ONCE).min(regions);
             start = part.end;
             self.tell(|replica| replica.note_absent(part.clone()));
-            while !self.replica.borrow().has_noted_absent(part.clone()) {
-                if self.has_failed() || rt::now() >= until {
-                    return Err(SnapshotObstacle::Failed);
-                }
-                let _ = rt::timeout(STILL_EVERY, self.happened.notified()).await;
+            let is_over = || self.has_failed() || self.replica.borrow().has_noted_absent(part.clone());
+            let noted = rt::timeout_at(until, self.happened.until(is_over)).await;
+            if noted.is_err() || self.has_failed() {
+                return Err(SnapshotObstacle::Failed);
             }
         }
         Ok(())
