@@ -88,9 +88,8 @@ fn is_before(number: u64, first: u64, above: u32) -> bool {
 fn deleted(reconciler: &Reconciler) -> BTreeSet<InPool> {
     let cluster = reconciler.cluster();
     let changes = reconciler.list::<SnapshotEntry>(SNAPSHOT_CHANGES).into_iter();
-    let deleting = changes.filter(|entry| {
-        entry.state == SnapshotState::Deleting && !is_restored_to(reconciler, entry.number)
-    });
+    let deleting = changes
+        .filter(|entry| entry.state == SnapshotState::Deleting && !is_restored_to(reconciler, entry.number));
     let deleting = deleting.map(|entry| (entry.number, entry.at));
     let deleted = reconciler.list::<DeletedSnapshot>(DELETED_SNAPSHOTS).into_iter();
     let deleted = deleted.map(|deleted| (deleted.number, deleted.at));
