@@ -6,11 +6,14 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 
+const NO_RESTORE = 'not yet: `ursa snapshot restore` does it (docs/use/snapshots.md)'
+
 const NOT_IN_THE_CONSOLE: Record<string, string> = {
   convert_volume: 'few volumes ever change their kind, and what that means is explained where the command is (docs/use/pools.md)',
   leave_cluster: 'for a node that is no longer in its cluster, on that machine (docs/use/console.md)',
   force_new_cluster: 'for the only survivor of a disaster, on that machine (docs/use/console.md)',
   health: 'for load balancers and monitoring: the console requests the node itself',
+  restore_snapshot: NO_RESTORE,
   remove_disk: 'not yet: it shows the progress',
   show_host: 'it is in the list of host groups',
   show_job: 'it is in the list of jobs',
@@ -92,6 +95,8 @@ const NOT_SHOWN: Record<string, string> = {
   'Events gap': 'for `after`, which the console never sends',
   'HistorySeries unit': 'each chart knows its unit',
   'Pool extent': 'nodes round to it',
+  'SnapshotRestored kept': NO_RESTORE,
+  'SnapshotRestored pause_us': NO_RESTORE,
   'Volume checksums': SELDOM_CHOSEN,
   'Volume compression': SELDOM_CHOSEN,
   'Volume compression_ratio_percent': '`ursa volume list` shows it',

@@ -12,7 +12,8 @@ describe('a snapshot', () => {
     expect((['present', 'unknown', 'absent', 'missing'] as const).map((state) => found(state).word)).toEqual(['complete', 'complete', 'complete', 'missing'])
     expect([found('missing').tone, found('missing').why]).toEqual(['critical', 'What it held of logs is missing: a pool was set back to an earlier state.'])
     // While it is taken or deleted, copies need not have it.
-    expect((['preparing', 'deleting'] as const).map((state) => snapshotState(snapshot('s', { db: [{ state: 'missing' }] }, { state })).word)).toEqual(['preparing', 'deleting'])
+    const passing = ['preparing', 'restoring', 'deleting'] as const
+    expect(passing.map((state) => snapshotState(snapshot('s', { db: [{ state: 'missing' }] }, { state })).word)).toEqual([...passing])
   })
 
   it('names how many copies have it, as the record says', () => {
@@ -42,6 +43,7 @@ describe('a snapshot', () => {
     expect(why({})).toBeUndefined()
     expect(why({ held: true })).toBe('It is on hold: release it first.')
     expect(why({ state: 'preparing' })).toMatch(/^It is being taken/)
+    expect(why({ state: 'restoring' })).toMatch(/^Its volumes are being restored/)
     expect(why({ state: 'deleting' })).toBe('It is being deleted.')
   })
 

@@ -15,6 +15,8 @@ export function snapshotState(snapshot: Snapshot): { tone: Tone; word: string; w
   switch (snapshot.state) {
     case 'preparing':
       return { tone: 'working', word: 'preparing', why: 'It is being taken.' }
+    case 'restoring':
+      return { tone: 'working', word: 'restoring', why: 'Its volumes are being restored to another snapshot: it has what they held before, unless that is discarded.' }
     case 'deleting':
       return { tone: 'working', word: 'deleting', why: 'It is deleted; its space is being freed, or will be when a node that is down returns.' }
     case 'complete': {
@@ -67,6 +69,7 @@ export const volumesWord = ({ volumes }: Snapshot) => volumes.map((of) => of.vol
 /** Why it cannot be put on hold, released or deleted now; undefined if it can. */
 export function busyBecause({ state }: Snapshot): string | undefined {
   if (state === 'preparing') return 'It is being taken: try again in a moment.'
+  if (state === 'restoring') return 'Its volumes are being restored: try again in a moment.'
   return state === 'deleting' ? 'It is being deleted.' : undefined
 }
 

@@ -74,7 +74,7 @@ pub enum SubjectKind {
 pub enum FindingCode {
     /// Two nodes have served a volume independently, and its copies have diverged.
     SplitBrain,
-    /// No node serves the volume.
+    /// No node serves the volume, or its hosts are stopped for a restore that does not end.
     VolumeUnavailable,
     /// A node continues alone with a volume, by its split-brain policy.
     ContinuedAlone,

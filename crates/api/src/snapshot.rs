@@ -31,6 +31,8 @@ pub struct Snapshot {
 pub enum SnapshotState {
     /// It is being taken. It may still be refused.
     Preparing,
+    /// Volumes are being restored to another snapshot. This one has what they were before.
+    Restoring,
     /// It exists.
     Complete,
     /// It was deleted, or could not be taken. Copies of nodes that are down may still have it.
@@ -90,6 +92,35 @@ pub struct SnapshotCreate {
     /// Name: 1 to 63 letters, digits, '-', '_' and '.', not only digits. No other snapshot has it.
     #[schema(example = "before-upgrade")]
     pub name: String,
+}
+
+/// A restore of volumes to a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotRestore {
+    /// The volumes, by name or ID, at most 48; empty: all that the snapshot has.
+    #[serde(default)]
+    pub volumes: Vec<String>,
+    /// Do not keep what the volumes are now. Otherwise it is kept as a snapshot.
+    #[serde(default)]
+    pub discard: bool,
+    /// Restore although hosts are logged in that see the volumes, or nodes do not say which are.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Volumes that were restored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotRestored {
+    /// Name of the snapshot that they were restored to.
+    pub snapshot: String,
+    /// Their names.
+    pub volumes: Vec<String>,
+    /// The snapshot that has what they were before. Absent: it was discarded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Snapshot>,
+    /// For how long hosts had to wait, in microseconds.
+    pub pause_us: u64,
 }
 
 /// A change of a snapshot.

@@ -1,8 +1,8 @@
 //! `ursa snapshot`.
 
 use api::{
-    Client, DryRun, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotState,
-    SnapshotVolume,
+    Client, DryRun, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate,
+    SnapshotRestore, SnapshotRestored, SnapshotState, SnapshotVolume,
 };
 use clap::Subcommand;
 use terms::clock::{unix_now, utc};
@@ -37,6 +37,26 @@ pub enum Command {
         /// Snapshot name or number
         snapshot: String,
     },
+    /// Restore volumes to a snapshot, all at one instant
+    ///
+    /// It takes the same time at any size. What the volumes are now is kept as a snapshot, unless it is
+    /// discarded. Hosts that are logged in and see the volumes are named first, and nothing is done without
+    /// --force.
+    Restore {
+        /// Snapshot name or number
+        snapshot: String,
+        /// Restore only these of its volumes, separated by commas
+        #[arg(long, value_name = "VOLUME", value_delimiter = ',')]
+        volumes: Vec<String>,
+        /// Do not keep what the volumes are now
+        #[arg(long)]
+        discard: bool,
+        /// Restore although hosts use the volumes: unmount there first
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
     /// Delete snapshots; their space is freed in the background
     Delete {
         /// Snapshot names or numbers
@@ -66,6 +86,12 @@ impl Command {
             }
             Command::List { volume } => output.list(&client.snapshots(volume.as_deref())?, table),
             Command::Show { snapshot } => output.show(&client.snapshot(&snapshot)?, shown),
+            Command::Restore { snapshot, volumes, discard, force, confirm } => {
+                let what = format!("Restore volumes to snapshot {snapshot}");
+                let restore = SnapshotRestore { volumes, discard, force };
+                let change = |client: &Client| client.restore_snapshot(&snapshot, &restore);
+                confirm.show(client, output, (&what, true), change, restored)
+            }
             Command::Delete { snapshots, confirm } => {
                 let what = format!("Delete {}", list(&snapshots, "nothing"));
                 if confirm.go_on_if(output, &what, true, || would_delete(client, &snapshots))? {
@@ -113,6 +139,15 @@ fn created(snapshot: &Snapshot) -> String {
     });
     let lacking: String = lacking.collect();
     format!("Snapshot {} of {volumes} taken. I/O pause: {}.\n{lacking}", snapshot.name, pause(snapshot))
+}
+
+fn restored(restored: &SnapshotRestored) -> String {
+    let SnapshotRestored { snapshot, volumes, kept, pause_us } = restored;
+    let volumes = list(volumes, "-");
+    let kept = kept
+        .as_ref()
+        .map_or(String::new(), |kept| format!("What was there before is in snapshot {}.\n", kept.name));
+    format!("Restored {volumes} to snapshot {snapshot}. Hosts had to wait for {}.\n{kept}", ms(*pause_us))
 }
 
 fn table(snapshots: &[Snapshot]) -> String {
@@ -166,6 +201,7 @@ fn shown(snapshot: &Snapshot) -> String {
 fn state(state: SnapshotState) -> &'static str {
     match state {
         SnapshotState::Preparing => "preparing",
+        SnapshotState::Restoring => "restoring",
         SnapshotState::Complete => "complete",
         SnapshotState::Deleting => "deleting",
     }
@@ -212,7 +248,11 @@ fn frees_of(copy: &SnapshotCopy) -> String {
 }
 
 fn pause(snapshot: &Snapshot) -> String {
-    snapshot.pause_us.map_or("-".into(), |us| format!("{}.{} ms", us / 1000, us / 100 % 10))
+    snapshot.pause_us.map_or("-".into(), ms)
+}
+
+fn ms(us: u64) -> String {
+    format!("{}.{} ms", us / 1000, us / 100 % 10)
 }
 
 #[cfg(test)]
@@ -266,6 +306,22 @@ mod tests {
         let text = created(&snapshot());
         assert!(text.contains("The snapshot is not on san2: its copy of logs is out of sync."), "{text}");
         assert!(text.contains("I/O pause: 12.3 ms"), "{text}");
+    }
+
+    #[test]
+    fn a_restore_says_where_the_state_before_is() {
+        let all = SnapshotRestored {
+            snapshot: "before-upgrade".into(),
+            volumes: vec!["db".into(), "logs".into()],
+            kept: Some(Snapshot { name: "before-restore-of-before-upgrade-8".into(), ..snapshot() }),
+            pause_us: 8_150,
+        };
+        assert_eq!(
+            restored(&all),
+            "Restored db, logs to snapshot before-upgrade. Hosts had to wait for 8.1 ms.\n\
+             What was there before is in snapshot before-restore-of-before-upgrade-8.\n"
+        );
+        assert_eq!(restored(&SnapshotRestored { kept: None, ..all }).lines().count(), 1);
     }
 
     #[test]

@@ -104,6 +104,11 @@ impl Media {
         !self.brought.is_empty() || !self.abandoned.is_empty()
     }
 
+    /// Whether no write waits, and the disk has ended all that were handed out.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.under_way.is_empty() && self.abandoned.is_empty()
+    }
+
     /// Whether the write was handed out and neither ended nor was abandoned.
     pub fn is_under_way(&self, id: ApplyId) -> bool {
         self.under_way.contains_key(&id)

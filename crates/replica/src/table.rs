@@ -82,6 +82,12 @@ impl Table {
         *self = Table { serial, forgotten: serial, ..Table::new(self.geometry) };
     }
 
+    /// All earlier marks count as changed: the disk holds something else now.
+    pub fn outdate(&mut self) {
+        self.serial += 1;
+        self.forgotten = self.serial;
+    }
+
     /// The slice has become longer; the new blocks are valid.
     pub fn grow(&mut self, geometry: Geometry) {
         self.geometry = geometry;

@@ -81,7 +81,7 @@ fn look_at_snapshot(
     time: Time,
     counts: &Counts,
 ) {
-    use SnapshotState::{Complete, Deleting, Preparing};
+    use SnapshotState::{Complete, Deleting, Preparing, Restoring};
     let newest = seen.keys().next_back().copied().unwrap_or(0);
     let Some(known) = seen.get_mut(&number) else {
         let entry = now.expect("a snapshot is gone that nobody has begun");
@@ -93,6 +93,8 @@ fn look_at_snapshot(
     let (before, state) = (known.entry.state, now.as_ref().map(|entry| entry.state));
     let is_possible = match before {
         Preparing => true,
+        // It is gone if what the volumes were is discarded.
+        Restoring => matches!(state, Some(Restoring | Complete) | None),
         Complete => matches!(state, Some(Complete | Deleting)),
         Deleting => matches!(state, Some(Deleting) | None),
     };

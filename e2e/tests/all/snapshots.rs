@@ -75,3 +75,49 @@ fn snapshots_are_taken_while_a_host_writes_and_survive_kills() {
     nodes[0].ursa(&["snapshot", "delete", "s0", "s2", "alone", "--yes"]).expect_ok();
     wait(LIMIT, "all snapshots are deleted", || listed(&nodes[0]).is_empty());
 }
+
+#[test]
+fn volumes_are_restored_in_place_and_survive_kills() {
+    let mut nodes = cluster_of_three();
+    let create =
+        ["volume", "create", "demo", "--size", "64M", "--kind", "log", "--on", "1,2", "--target", TARGET];
+    nodes[0].ursa(&create).expect_ok();
+    wait_until_in_sync(&nodes[0], "demo");
+    let before = written_while(&nodes[0], || {
+        thread::sleep(Duration::from_secs(1));
+    });
+    nodes[0].ursa(&["snapshot", "create", "demo", "--name", "first"]).expect_ok();
+    let after = written_while(&nodes[0], || {
+        // A host is logged in.
+        let refused = nodes[2].ursa(&["snapshot", "restore", "first", "--yes"]);
+        assert!(!refused.ok() && refused.output.contains("in use"), "{}", refused.output);
+        // More rounds than before.
+        thread::sleep(Duration::from_secs(4));
+    });
+    assert_ne!(before, after);
+    expect(&nodes[1], after);
+    wait(LIMIT, "the host has logged out", || {
+        let shown = nodes[2].ursa(&["snapshot", "restore", "first", "--dry-run"]);
+        shown.ok() && shown.output.contains("demo becomes")
+    });
+    let restored = nodes[2].ursa_json(&["snapshot", "restore", "first", "--yes"]);
+    println!("hosts had to wait for {} us", restored["pause_us"]);
+    let kept = restored["kept"]["name"].as_str().expect("a text").to_owned();
+    expect(&nodes[0], before);
+    expect(&nodes[1], before);
+
+    // After the power of all nodes has failed, everything is there.
+    nodes.iter_mut().for_each(Node::kill);
+    nodes.iter_mut().for_each(Node::restart);
+    wait_until_in_sync(&nodes[0], "demo");
+    expect(&nodes[1], before);
+    // Back, while a node with a copy is down.
+    nodes[1].kill();
+    wait(LIMIT, "a restore without the other node", || {
+        nodes[0].ursa(&["snapshot", "restore", &kept, "--discard", "--yes", "--force"]).ok()
+    });
+    expect(&nodes[0], after);
+    nodes[1].restart();
+    wait_until_in_sync(&nodes[0], "demo");
+    expect(&nodes[1], after);
+}

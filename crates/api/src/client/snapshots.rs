@@ -2,7 +2,7 @@
 
 use super::path::segment;
 use super::{Client, Result};
-use crate::{List, Snapshot, SnapshotChange, SnapshotCreate};
+use crate::{List, Snapshot, SnapshotChange, SnapshotCreate, SnapshotRestore, SnapshotRestored};
 
 /// Snapshots of volumes.
 impl Client {
@@ -22,6 +22,11 @@ impl Client {
     /// Takes a snapshot.
     pub fn create_snapshot(&self, snapshot: &SnapshotCreate) -> Result<Snapshot> {
         self.post("/v1/snapshots", snapshot)
+    }
+
+    /// Restores volumes to a snapshot.
+    pub fn restore_snapshot(&self, snapshot: &str, restore: &SnapshotRestore) -> Result<SnapshotRestored> {
+        self.post(&format!("/v1/snapshots/{}/restore", segment(snapshot)), restore)
     }
 
     /// Puts a snapshot on hold, or releases it.

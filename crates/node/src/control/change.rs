@@ -23,8 +23,8 @@ use crate::data::VolumeId;
 use crate::events::code::{
     CHANGE_FAILED, CHANGE_SLOW, CLUSTER_CREATED, CLUSTER_FORCED, CLUSTER_JOINED, HOST_CHANGED, HOST_CREATED,
     HOST_DELETED, MAPS_CHANGED, POOL_CREATED, POOL_EXPORTED, POOL_EXTENDED, POOL_FORGOTTEN, POOL_IMPORTED,
-    POOL_REDUCED, POOL_REOPENED, SNAPSHOT_CREATED, SNAPSHOT_DELETED, TARGET_CHANGED, TARGET_CREATED,
-    TARGET_DELETED, VOLUME_CREATED, VOLUME_DELETED, VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
+    POOL_REDUCED, POOL_REOPENED, SNAPSHOT_CREATED, SNAPSHOT_DELETED, SNAPSHOT_RESTORED, TARGET_CHANGED,
+    TARGET_CREATED, TARGET_DELETED, VOLUME_CREATED, VOLUME_DELETED, VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
 };
 use crate::events::{Code, Event};
 
@@ -400,6 +400,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         Doing::DeleteVolume => (VOLUME_DELETED, false, format!("volume {name} deleted")),
         Doing::TakeSnapshot => (SNAPSHOT_CREATED, false, format!("snapshot {name} created")),
         Doing::DeleteSnapshot => (SNAPSHOT_DELETED, false, format!("snapshot {name} deleted")),
+        Doing::RestoreSnapshot => (SNAPSHOT_RESTORED, false, format!("volumes restored to snapshot {name}")),
         Doing::MakeTarget => (TARGET_CREATED, true, format!("target {name} created")),
         Doing::ChangeTarget => (TARGET_CHANGED, true, format!("target {name} changed")),
         Doing::DeleteTarget => (TARGET_DELETED, true, format!("target {name} deleted")),

@@ -45,6 +45,7 @@ doings! {
     TakeSnapshot = "taking snapshot";
     DeleteSnapshot = "deleting snapshot";
     ChangeSnapshot = "changing snapshot";
+    RestoreSnapshot = "restoring volumes to snapshot";
     WriteFork = "recording whether this node continues alone with volume";
     MakeTarget = "creating target";
     ChangeTarget = "changing target";

@@ -199,6 +199,24 @@ pub enum ControlError {
         "the snapshot was not taken: commands of hosts would have been held for more than {limit_ms} ms; try again when disks and links are less busy"
     )]
     SnapshotTooSlow { limit_ms: u64 },
+    #[error("nothing was restored: volume {volume:?}{}: {obstacle}", on(*node))]
+    NotRestored { volume: String, node: Option<u16>, obstacle: SnapshotObstacle },
+    #[error(
+        "nothing was restored: what hosts were writing could not be completed within {limit_ms} ms; try again when disks and links are less busy"
+    )]
+    RestoreTooSlow { limit_ms: u64 },
+    #[error(
+        "the volumes are still being restored, and hosts wait: a copy in sync cannot be restored now. It continues automatically; {0:?} in `ursa snapshot list` shows when it is complete"
+    )]
+    RestoreUnfinished(String),
+    #[error("snapshot {snapshot:?} has nothing of volume {volume:?}")]
+    NotInSnapshot { volume: String, snapshot: String },
+    #[error(
+        "the copy of volume {volume:?} on node {node} is in sync, and does not have snapshot {snapshot:?}: it was added or resynced later"
+    )]
+    CopyLacksSnapshot { volume: String, node: u16, snapshot: String },
+    #[error("volumes are being restored to snapshot {0:?}")]
+    SnapshotRestored(String),
     #[error("snapshot {0:?} is on hold")]
     SnapshotHeld(String),
     #[error("snapshot {0:?} is being taken")]

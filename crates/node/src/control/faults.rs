@@ -124,6 +124,8 @@ pub enum FaultKind {
         bytes: u64,
         nodes: BTreeSet<u16>,
     },
+    /// A volume is being restored, and hosts have been stopped for that for too long.
+    RestoreUnfinished { id: String, volume: String },
     /// The node's copy of a volume lacks blocks that no copy in sync could read.
     BlocksLost {
         id: String,
@@ -195,6 +197,7 @@ impl Control {
         faults.extend(self.set_back());
         faults.extend(self.life_used());
         faults.extend(self.differing_copies());
+        faults.extend(self.unfinished_restores());
         faults.extend(self.lost_blocks());
         faults.extend(self.scrub_faults());
         faults.extend(self.unrecorded());

@@ -32,7 +32,7 @@ impl ControlError {
                 "`ursa status` on this node shows what to do; the node retries automatically, and serves volumes that have never had a copy on another node"
             }
             E::RecordBehind => "repeat the command",
-            E::SnapshotPreparing(_) => "try again in a moment",
+            E::SnapshotPreparing(_) | E::SnapshotRestored(_) => "try again in a moment",
             E::NotListening => {
                 "`ursa node init` lets it listen for other nodes; `ursa node join` lets it join another one"
             }
@@ -68,6 +68,12 @@ impl ControlError {
             E::NoSnapshotsOfKind(volume) => {
                 format!("convert it first: `ursa volume convert {volume} --kind log`")
             }
+            E::NotInSnapshot { snapshot, .. } => {
+                format!("`ursa snapshot show {snapshot}` lists what it has")
+            }
+            E::CopyLacksSnapshot { volume, node, .. } => format!(
+                "remove the copy (`ursa volume copy remove {volume} --on {node}`), restore, and add it again"
+            ),
             E::SnapshotHeld(name) => format!("release it first: `ursa snapshot release {name}`"),
             E::HasSnapshots { volume, .. } => {
                 format!("delete them first: `ursa snapshot list {volume}` lists them")

@@ -1,10 +1,11 @@
 //! Snapshots of sets of volumes, as administrators manage them.
 //!
 //! The cluster's record says which there are, and which copies have them (`docs/why/snapshots.md`). How one
-//! is taken: [`taking`]. What each node does about those that were deleted: [`tidying`]. What pools still
-//! have of those that are gone: [`leftovers`].
+//! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What each node does about those that
+//! were deleted: [`tidying`]. What pools still have of those that are gone: [`leftovers`].
 
 mod leftovers;
+mod restoring;
 mod taking;
 mod tidying;
 
@@ -18,6 +19,8 @@ use cluster::Transaction;
 use serde::{Deserialize, Serialize};
 use store::SnapshotInfo;
 
+use self::restoring::is_restored_to;
+pub use self::restoring::{RestorePlan, RestoreSpec, Restored};
 use self::taking::Hold;
 pub use self::taking::{HOLD_MAX, SnapshotSpec};
 use super::change::WaitsFor;
@@ -41,7 +44,7 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 /// What this node does about snapshots at the moment.
 #[derive(Default)]
 pub(in crate::control) struct Snapshots {
-    /// Those that it coordinates.
+    /// Those that it coordinates, and restores that it completes.
     taking: UnderWay<u32>,
     /// Those that are being taken on copies here.
     marking: UnderWay<u32>,
@@ -178,8 +181,8 @@ impl Control {
     /// they return.
     ///
     /// # Errors
-    /// It is not found; [`ControlError::SnapshotHeld`], [`ControlError::SnapshotPreparing`]; those of the
-    /// record.
+    /// It is not found; [`ControlError::SnapshotHeld`], [`ControlError::SnapshotPreparing`],
+    /// [`ControlError::SnapshotRestored`]; those of the record.
     pub async fn delete_snapshot(self: &Rc<Control>, name: &str) -> Result<()> {
         let SnapshotEntry { number, name, state, .. } = self.snapshot(name)?.entry;
         if state == SnapshotState::Deleting {
@@ -187,8 +190,9 @@ impl Control {
         }
         self.change(Doing::DeleteSnapshot.of(&name), NOTHING, move |control, changing| async move {
             changing.waits_for(WaitsFor::ClusterRecord);
+            let reconciler = control.reconciler()?;
             let deleted = control.change_snapshot(number, |entry| {
-                check_deletable(entry)?;
+                check_deletable(&reconciler, entry)?;
                 let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
                 Ok((entry.state != SnapshotState::Deleting).then_some(next))
             });
@@ -203,7 +207,7 @@ impl Control {
     /// As [`Control::delete_snapshot`], except those of the record.
     pub fn check_snapshot_deletion(&self, name: &str) -> Result<SnapshotStatus> {
         let status = self.snapshot(name)?;
-        check_deletable(&status.entry)?;
+        check_deletable(&self.reconciler()?, &status.entry)?;
         Ok(status)
     }
 
@@ -216,7 +220,9 @@ impl Control {
         self.change(Doing::ChangeSnapshot.of(&name), NOTHING, move |control, changing| async move {
             changing.waits_for(WaitsFor::ClusterRecord);
             let changed = control.change_snapshot(number, |entry| match entry.state {
-                SnapshotState::Preparing => Err(ControlError::SnapshotPreparing(entry.name.clone())),
+                SnapshotState::Preparing | SnapshotState::Restoring => {
+                    Err(ControlError::SnapshotPreparing(entry.name.clone()))
+                }
                 SnapshotState::Deleting => Err(ControlError::not_found("snapshot", &entry.name)),
                 SnapshotState::Complete => {
                     Ok((entry.held != held).then(|| SnapshotEntry { held, ..entry.clone() }))
@@ -289,15 +295,14 @@ pub(super) fn check_snapshots_stay(reconciler: &Reconciler, volume: &VolumeEntry
     }
 }
 
-/// Checks that no snapshot of a volume is being taken.
+/// Checks that no snapshot of a volume is being taken, and that it is not being restored.
 ///
 /// # Errors
 /// [`ControlError::SnapshotPreparing`].
 pub(super) fn check_none_preparing(reconciler: &Reconciler, id: &str) -> Result<()> {
-    let is_preparing =
-        |entry: &SnapshotEntry| entry.state == SnapshotState::Preparing && entry.of(id).is_some();
+    let is_of_it = |entry: &SnapshotEntry| entry.is_under_way() && entry.of(id).is_some();
     let changes: Vec<SnapshotEntry> = reconciler.list(SNAPSHOT_CHANGES);
-    match changes.into_iter().find(is_preparing) {
+    match changes.into_iter().find(is_of_it) {
         None => Ok(()),
         Some(entry) => Err(ControlError::SnapshotPreparing(entry.name)),
     }
@@ -346,9 +351,14 @@ fn named(reconciler: &Reconciler, name: &str) -> Result<SnapshotEntry> {
     found.ok_or_else(|| ControlError::not_found("snapshot", name))
 }
 
-fn check_deletable(entry: &SnapshotEntry) -> Result<()> {
+fn check_deletable(reconciler: &Reconciler, entry: &SnapshotEntry) -> Result<()> {
     match entry.state {
-        SnapshotState::Preparing => Err(ControlError::SnapshotPreparing(entry.name.clone())),
+        SnapshotState::Preparing | SnapshotState::Restoring => {
+            Err(ControlError::SnapshotPreparing(entry.name.clone()))
+        }
+        SnapshotState::Complete if is_restored_to(reconciler, entry.number) => {
+            Err(ControlError::SnapshotRestored(entry.name.clone()))
+        }
         SnapshotState::Complete if entry.held => Err(ControlError::SnapshotHeld(entry.name.clone())),
         SnapshotState::Complete | SnapshotState::Deleting => Ok(()),
     }

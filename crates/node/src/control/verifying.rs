@@ -22,7 +22,7 @@ pub(super) use self::schedule::{due_at, pause};
 use self::scheduled::Scheduled;
 use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Result, VolumeStatus};
 use crate::canary::{Canary, makes};
-use crate::copies::{Answer, Ask, DIGEST_BYTES, DifferingEntry, StandingEntry, differing_key};
+use crate::copies::{Answer, Ask, DIGEST_BYTES, DifferingEntry, StandingEntry, VolumeEntry, differing_key};
 use crate::events::code::COPIES_MISMATCH;
 use crate::events::{Event, tell};
 use crate::member::{ClusterError, Reconciler};
@@ -467,6 +467,13 @@ async fn compare_once(
     });
     let found = rt::join_all(asked).await;
     drop(taken);
+    // The copies are restored one after the other, when all of their nodes know that hosts are stopped.
+    let restores = |entry: VolumeEntry| (entry.restoring, entry.restored);
+    let now = reconciler.volume(id).ok_or(Uncompared::VolumeDeleted)?.entry;
+    let is_restoring = entry.restoring.is_some() || now.restoring.is_some();
+    if is_restoring || restores(entry) != restores(now) {
+        return Err(Uncompared::NotPaused);
+    }
     let found: Vec<(u16, Vec<[u8; 32]>)> = found.into_iter().collect::<Result<_, Uncompared>>()?;
     verifying.found.borrow_mut().nodes.retain(|node| nodes.contains(node));
     let count = len.div_ceil(DIGEST_BYTES) as usize;

@@ -84,8 +84,8 @@ pub struct Copies {
     pace: RefCell<Pace>,
     /// Which volumes may be resynced in bulk.
     turns: RefCell<Turns>,
-    /// Which copies get nothing in bulk because an administrator paused their resync, by the volume's number.
-    paused: RefCell<BTreeMap<u32, Slots>>,
+    /// What is held back because the record says so.
+    held_back: RefCell<HeldBack>,
     /// When a link that is down by now last received anything, by node and role.
     heard: RefCell<BTreeMap<(NodeId, Role), Instant>>,
     /// Notified when a resync has more to give than it may give now.
@@ -98,6 +98,15 @@ pub struct Copies {
     owes: Notify,
     /// The reconciler, on core 0; it lives as long as its tasks do.
     reconciler: RefCell<Weak<Reconciler>>,
+}
+
+/// What cores hold back because the record says so, by the volumes' numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldBack {
+    /// The copies that get nothing in bulk: an administrator paused their resyncs.
+    pub paused: BTreeMap<u32, Slots>,
+    /// The volumes that are being restored: hosts are not served.
+    pub restoring: BTreeSet<u32>,
 }
 
 /// The replication links to a node: how many there are to be, and which of them are up.
@@ -141,7 +150,7 @@ impl Copies {
             ahead: Cell::new(0),
             pace: RefCell::new(Pace::new(rt::now())),
             turns: RefCell::default(),
-            paused: RefCell::default(),
+            held_back: RefCell::default(),
             heard: RefCell::default(),
             syncs_wait: Notify::new(),
             read_confirm,
@@ -399,16 +408,20 @@ impl Copies {
         self.syncs_wait.notify();
     }
 
-    /// Sets which copies' resyncs are paused, by the volume's number.
-    pub(crate) fn set_paused(&self, paused: BTreeMap<u32, Slots>) {
-        self.paused.replace(paused);
+    /// Sets what is held back.
+    pub(crate) fn hold_back(&self, held: HeldBack) {
+        let before = self.held_back.replace(held);
         // A resync that may continue now may have nothing under way that would wake it.
         self.syncs_wait.notify();
+        let now = &self.held_back.borrow().restoring;
+        for volume in before.restoring.symmetric_difference(now) {
+            self.slices_of(*volume).iter().for_each(|copy| copy.set_restoring(now.contains(volume)));
+        }
     }
 
     /// Whether an administrator paused the resync of this copy.
     pub(super) fn is_paused(&self, volume: u32, slot: Slot) -> bool {
-        self.paused.borrow().get(&volume).is_some_and(|slots| slots.contains(slot))
+        self.held_back.borrow().paused.get(&volume).is_some_and(|slots| slots.contains(slot))
     }
 
     /// Which copies of the volume may be given what they miss.
@@ -416,7 +429,7 @@ impl Copies {
         if !self.turns.borrow().has(volume) {
             return Receivers::Joiners;
         }
-        let paused = self.paused.borrow().get(&volume).copied();
+        let paused = self.held_back.borrow().paused.get(&volume).copied();
         paused.map_or(Receivers::All, Receivers::AllBut)
     }
 
@@ -435,6 +448,7 @@ impl Copies {
 
     /// Adds a copy of a slice to this core.
     pub fn add(&self, copy: Rc<SliceCopy>) {
+        copy.set_restoring(self.held_back.borrow().restoring.contains(&copy.address().volume));
         self.wake(copy.address());
         self.slices.borrow_mut().insert(copy.address(), copy);
     }

@@ -202,6 +202,12 @@ pub struct VolumeEntry {
     /// Whether its blocks are compressed where it is log-structured. The pools follow.
     #[serde(default, skip_serializing_if = "CompressionEntry::is_default")]
     pub compression: CompressionEntry,
+    /// The number of the restore for which hosts are not served anywhere ([`super::Restores`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restoring: Option<u32>,
+    /// The number of the last restore; `None`: it was never restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<u32>,
     /// The number of the cluster's last snapshot when somebody last had it converted to thick. It had no
     /// snapshots then, so whatever a copy has with numbers up to that one is a leftover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -677,6 +683,8 @@ impl VolumeEntry {
             paused: BTreeMap::new(),
             space: SpaceEntry::default(),
             compression: CompressionEntry::default(),
+            restoring: None,
+            restored: None,
             snapshots_above: None,
         }
     }

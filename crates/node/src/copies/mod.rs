@@ -51,9 +51,9 @@ pub use self::progress::{Awaited, CopySync, KeptOut, Lasting, SyncWait};
 pub use self::refused::Refused;
 pub use self::slice::{Opening, SliceCopy};
 pub use self::snapshot::{
-    DELETED_SNAPSHOTS, DeletedSnapshot, HeldVolume, LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOT_PARTS_MAX,
-    SNAPSHOT_VOLUMES_MAX, SNAPSHOTS, SNAPSHOTS_MAX, SnapshotAnswer, SnapshotCopy, SnapshotEntry,
-    SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep, pool_number,
+    DELETED_SNAPSHOTS, DeletedSnapshot, HeldVolume, LAST_SNAPSHOT, Restores, SNAPSHOT_CHANGES,
+    SNAPSHOT_PARTS_MAX, SNAPSHOT_VOLUMES_MAX, SNAPSHOTS, SNAPSHOTS_MAX, SnapshotAnswer, SnapshotCopy,
+    SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep, pool_number,
 };
 pub use self::split_brain::{
     FORK_EPOCHS, ForkRecord, PolicyEntry, SplitBrainPolicy, SplitEntry, alone, policy_key, split_key,

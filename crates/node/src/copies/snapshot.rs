@@ -54,6 +54,23 @@ pub struct SnapshotEntry {
     /// Whether it must not be deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
+    /// The restore before which it is taken, as long as that is not complete. Hosts are stopped for it on the
+    /// volumes whose entries have this snapshot's number ([`VolumeEntry::restoring`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restores: Option<Restores>,
+}
+
+/// A restore. Its number is that of the snapshot that keeps what the volumes were before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restores {
+    /// The number of the snapshot that the volumes get the content of.
+    pub snapshot: u32,
+    /// What they were before is not kept: the snapshot with the restore's number is not taken.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub discards: bool,
+    /// Hosts were stopped. Before that, no copy has been asked for anything that must be undone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 /// How far a snapshot is.
@@ -62,6 +79,9 @@ pub struct SnapshotEntry {
 pub enum SnapshotState {
     /// It is being taken: nobody may rely on it.
     Preparing,
+    /// It exists on all copies that it names, unless the restore discards it. The volumes are being restored:
+    /// that cannot be undone any more.
+    Restoring,
     /// It exists.
     Complete,
     /// It was deleted, or not taken. Copies that may have it have not confirmed yet that they do not.
@@ -176,6 +196,16 @@ impl SnapshotEntry {
         of.copies.iter().any(|other| other.is_of(volume)).then_some(next)
     }
 
+    /// Whether it is being taken, or its volumes are being restored.
+    pub fn is_under_way(&self) -> bool {
+        matches!(self.state, SnapshotState::Preparing | SnapshotState::Restoring)
+    }
+
+    /// Whether volumes are being restored to the snapshot with this number, or are about to be.
+    pub fn is_restore_to(&self, number: u32) -> bool {
+        self.is_under_way() && self.restores.is_some_and(|restores| restores.snapshot == number)
+    }
+
     /// Whether the copy on a node is the only one that has it of a volume, among those that stay.
     pub fn is_only_on(&self, node: u16, volume: &VolumeEntry) -> bool {
         let Some(of) = self.of(&volume.id).filter(|_| self.state != SnapshotState::Deleting) else {
@@ -244,6 +274,17 @@ pub enum SnapshotStep {
     },
     /// Let commands of hosts continue.
     Release,
+    /// Wait until nothing is under way on the copies here of these volumes, which the record says are being
+    /// restored.
+    Settle {
+        /// The volumes, each with the epoch that its copy must act in.
+        volumes: Vec<(String, u64)>,
+    },
+    /// Restore the copies here of these volumes, if they are not yet.
+    Restore {
+        /// The volumes, each with the epoch that its copy must act in.
+        volumes: Vec<(String, u64)>,
+    },
 }
 
 /// A volume that is held.
@@ -295,6 +336,8 @@ pub enum SnapshotObstacle {
     TooMany,
     #[error("another snapshot of it is being taken: try again in a moment")]
     UnderWay,
+    #[error("its copy lacks the snapshot, or a part of it: see `ursa snapshot show`")]
+    Absent,
     #[error("its only copy in sync is being moved: try again when that is complete")]
     Moving,
     #[error("another node cancelled it, because it did not reach the node that was taking it: try again")]
@@ -338,6 +381,7 @@ mod tests {
             volumes,
             pause_us: 0,
             held: false,
+            restores: None,
         }
     }
 
@@ -346,7 +390,7 @@ mod tests {
         let [there, changes] = SnapshotEntry::keys(7);
         assert_eq!((there.as_str(), changes.as_str()), ("snapshot/0000000007", "snapshot-change/0000000007"));
         assert_eq!(snapshot(SnapshotState::Complete, Vec::new()).key(), there);
-        for state in [SnapshotState::Preparing, SnapshotState::Deleting] {
+        for state in [SnapshotState::Preparing, SnapshotState::Restoring, SnapshotState::Deleting] {
             assert_eq!(snapshot(state, Vec::new()).key(), changes);
         }
         assert!(!changes.starts_with(SNAPSHOTS));
@@ -411,6 +455,17 @@ mod tests {
         assert_eq!(complete(&[(2, 1)]).lacking(&volume, second), None, "it is shown as missing");
         assert_eq!(complete(&[(1, 3), (2, 1)]).lacking(&volume, second), None, "a former copy");
         assert_eq!(SnapshotEntry { state: SnapshotState::Deleting, ..both }.lacking(&volume, second), None);
+    }
+
+    #[test]
+    fn a_snapshot_is_in_use_until_all_volumes_are_restored_to_it() {
+        let restores = Some(Restores { snapshot: 3, discards: false, stopped: false });
+        let of = |state| SnapshotEntry { restores, ..snapshot(state, Vec::new()) };
+        for state in [SnapshotState::Preparing, SnapshotState::Restoring] {
+            assert!(of(state).is_restore_to(3) && !of(state).is_restore_to(7), "{state:?}");
+        }
+        assert!(!of(SnapshotState::Deleting).is_restore_to(3), "it was undone");
+        assert!(!snapshot(SnapshotState::Preparing, Vec::new()).is_restore_to(3));
     }
 
     #[test]

@@ -90,6 +90,7 @@ codes! {
     VOLUME_CONVERTED = "volume_converted", Severity::Info;
     SNAPSHOT_CREATED = "snapshot_created", Severity::Info;
     SNAPSHOT_DELETED = "snapshot_deleted", Severity::Info;
+    SNAPSHOT_RESTORED = "snapshot_restored", Severity::Info;
     VOLUME_UNAVAILABLE = "volume_unavailable", Condition::VolumeUnavailable.severity(), "run `ursa volume show` for the cause";
     VOLUME_AVAILABLE = "volume_available", Severity::Info;
 

@@ -26,7 +26,7 @@ macro_rules! conditions {
 conditions! {
     /// Two nodes have served a volume independently, and its copies have diverged.
     SplitBrain = Critical;
-    /// No node serves a volume.
+    /// No node serves a volume, or its hosts are stopped for a restore that does not end.
     VolumeUnavailable = Critical;
     /// A node continues alone with a volume, by its split-brain policy.
     ContinuedAlone = Warning;

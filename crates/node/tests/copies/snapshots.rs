@@ -1,5 +1,7 @@
 //! Snapshots of sets of volumes: one instant on all copies, and everywhere or nowhere whatever crashes.
 
+mod restores;
+
 use super::set_back::with_image_of_yesterday;
 use super::*;
 
@@ -78,6 +80,7 @@ impl Cluster {
             volumes,
             pause_us: 0,
             held: false,
+            restores: None,
         };
         self.control(0, move |control| async move {
             let transaction = Reconciler::transaction().put(&entry.key(), json(&entry));
@@ -477,6 +480,7 @@ fn deleted_snapshots_of_a_node_that_is_down_keep_no_others_waiting() {
                 volumes: vec![of.clone()],
                 pause_us: 0,
                 held: false,
+                restores: None,
             };
             transaction = transaction.put(&entry.key(), json(&entry));
         }

@@ -35,6 +35,8 @@ pub enum UnitAttention {
     ModeParametersChanged,
     /// A target port group changed its state.
     AccessStateChanged,
+    /// The unit's content was replaced: it was restored to a snapshot.
+    ContentReplaced,
     /// The size of the unit changed.
     CapacityChanged,
     /// The space for blocks that the unit may still have to store is running out: the threshold with this
@@ -60,6 +62,7 @@ impl UnitAttention {
             UnitAttention::RegistrationsPreempted => code::REGISTRATIONS_PREEMPTED,
             UnitAttention::ModeParametersChanged => code::MODE_PARAMETERS_CHANGED,
             UnitAttention::AccessStateChanged => code::ASYMMETRIC_ACCESS_STATE_CHANGED,
+            UnitAttention::ContentReplaced => code::NOT_READY_TO_READY_CHANGE_MEDIUM_MAY_HAVE_CHANGED,
             UnitAttention::CapacityChanged => code::CAPACITY_DATA_HAS_CHANGED,
             UnitAttention::SoftThreshold(_) => code::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED,
             UnitAttention::InquiryChanged => code::INQUIRY_DATA_HAS_CHANGED,
@@ -133,6 +136,17 @@ mod tests {
         attentions.add(UnitAttention::NexusLoss);
         let told: Vec<_> = std::iter::from_fn(|| attentions.take()).map(|a| a.sense().code).collect();
         assert_eq!(told, [0x2900, 0x2a09, 0x2a01]);
+    }
+
+    /// NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED: initiators look at the unit again.
+    #[test]
+    fn replaced_content_is_reported_once_as_a_medium_that_may_have_changed() {
+        let mut attentions = Attentions::default();
+        attentions.add(UnitAttention::ContentReplaced);
+        attentions.add(UnitAttention::CapacityChanged);
+        attentions.add(UnitAttention::ContentReplaced);
+        let told: Vec<_> = std::iter::from_fn(|| attentions.take()).map(|a| a.sense().code).collect();
+        assert_eq!(told, [0x2800, 0x2a09]);
     }
 
     /// INFORMATION is the offset of the threshold's descriptor in the Logical Block Provisioning mode page.

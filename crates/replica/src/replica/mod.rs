@@ -15,6 +15,7 @@ mod joiner;
 mod pending_acks;
 mod read;
 mod repair;
+mod restore;
 mod source;
 mod write;
 

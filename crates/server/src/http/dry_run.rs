@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::refusal::Refusal;
 
-const CALLS: [(&str, &str); 33] = [
+const CALLS: [(&str, &str); 34] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -25,6 +25,7 @@ const CALLS: [(&str, &str); 33] = [
     ("PUT", "/v1/volumes/{name}/split-brain-policy"),
     ("PUT", "/v1/volumes/{name}/split-brain"),
     ("DELETE", "/v1/snapshots/{snapshot}"),
+    ("POST", "/v1/snapshots/{snapshot}/restore"),
     ("PATCH", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}/maps/{lun}"),

@@ -1,5 +1,7 @@
 //! Snapshots of volumes.
 
+pub(super) mod restoring;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -230,6 +232,7 @@ fn shown(status: SnapshotStatus, reports: &Reports) -> Snapshot {
     let SnapshotStatus { entry, volumes } = status;
     let state = match entry.state {
         copies::SnapshotState::Preparing => SnapshotState::Preparing,
+        copies::SnapshotState::Restoring => SnapshotState::Restoring,
         copies::SnapshotState::Complete => SnapshotState::Complete,
         copies::SnapshotState::Deleting => SnapshotState::Deleting,
     };

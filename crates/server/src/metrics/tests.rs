@@ -139,6 +139,8 @@ fn degraded() -> Snapshot {
         paused: [(1, SyncPause { by: "eva".into(), at: 1_800_000_000 })].into(),
         space: Default::default(),
         compression: Default::default(),
+        restoring: None,
+        restored: None,
         snapshots_above: None,
     };
     let sync = CopySync {

@@ -107,6 +107,22 @@ impl Slice {
         Ok(())
     }
 
+    /// Whether a restore of the slice had this number, as far as the slice knows: of those before the last one
+    /// it forgets what it no longer needs.
+    ///
+    /// # Errors
+    /// As [`Slice::last_restore`].
+    pub async fn was_restored_by(&self, restore: u64) -> Result<bool, SnapshotError> {
+        self.ready().await?;
+        match &*self.layout() {
+            Layout::Log(slice) => {
+                let state = slice.log().inner.state.borrow();
+                Ok(state.marks.restores_of(slice.branch()).iter().any(|known| known.id == restore))
+            }
+            Layout::Thick(_) | Layout::Ram(_) => Ok(false),
+        }
+    }
+
     /// The number of the slice's last restore.
     ///
     /// # Errors

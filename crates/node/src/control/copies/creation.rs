@@ -430,6 +430,8 @@ fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
         paused: BTreeMap::new(),
         space: (*space).into(),
         compression: (*compression).into(),
+        restoring: None,
+        restored: None,
         snapshots_above: None,
     };
     drawn

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use store::VolumeKind;
 
 use super::super::Control;
+use super::restoring::is_restored_to;
 use super::{all, snapshots_of_core};
 use crate::canary::{Canary, makes};
 use crate::copies::{
@@ -82,11 +83,13 @@ fn is_before(number: u64, first: u64, above: u32) -> bool {
     number.is_none_or(|number| number <= above)
 }
 
-/// The snapshots that the record says are deleted, including those that copies have not confirmed yet.
+/// The snapshots that the record says are deleted, including those that copies have not confirmed yet, except
+/// those to which volumes are being restored.
 fn deleted(reconciler: &Reconciler) -> BTreeSet<InPool> {
     let cluster = reconciler.cluster();
     let changes = reconciler.list::<SnapshotEntry>(SNAPSHOT_CHANGES).into_iter();
-    let deleting = changes.filter(|entry| entry.state == SnapshotState::Deleting);
+    let deleting = changes
+        .filter(|entry| entry.state == SnapshotState::Deleting && !is_restored_to(reconciler, entry.number));
     let deleting = deleting.map(|entry| (entry.number, entry.at));
     let deleted = reconciler.list::<DeletedSnapshot>(DELETED_SNAPSHOTS).into_iter();
     let deleted = deleted.map(|deleted| (deleted.number, deleted.at));

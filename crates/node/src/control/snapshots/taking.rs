@@ -23,9 +23,9 @@ use crate::attach::access::VolumeName;
 use crate::attach::unit::Unit;
 use crate::canary::{Canary, makes};
 use crate::copies::{
-    Answer, Ask, HeldVolume, LAST_SNAPSHOT, Refused, SNAPSHOT_PARTS_MAX, SNAPSHOT_VOLUMES_MAX, SNAPSHOTS_MAX,
-    SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep,
-    StandingEntry, VolumeEntry, pool_number, volume_key,
+    Answer, Ask, HeldVolume, LAST_SNAPSHOT, Refused, Restores, SNAPSHOT_PARTS_MAX, SNAPSHOT_VOLUMES_MAX,
+    SNAPSHOTS_MAX, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState,
+    SnapshotStep, StandingEntry, VolumeEntry, pool_number, volume_key,
 };
 use crate::data::{Slice, TakenRange, VolumeId};
 use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
@@ -36,11 +36,11 @@ use crate::under_way::Begun;
 pub const HOLD_MAX: Duration = Duration::from_millis(500);
 
 /// How long a node may take before hosts are held.
-const PREPARE_DEADLINE: Duration = Duration::from_secs(20);
+pub(super) const PREPARE_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a node may take to let go. It does so by itself after [`HOLD_MAX`].
 const RELEASE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a node waits until it has followed the record to the entry of a snapshot.
-const KNOWN_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
 /// How late a copy takes a snapshot by mistake ([`Canary::SnapshotLate`]).
 const LATE: Duration = Duration::from_millis(20);
@@ -52,6 +52,16 @@ pub struct SnapshotSpec {
     pub name: String,
     /// The names or identities of its volumes.
     pub volumes: Vec<String>,
+}
+
+/// A snapshot to be begun.
+pub(super) struct Beginning<'a> {
+    /// Its name. That of a restore gets its number, too.
+    pub name: &'a str,
+    /// Its volumes.
+    pub ids: &'a BTreeSet<VolumeId>,
+    /// The restore for which it is taken.
+    pub restores: Option<Restores>,
 }
 
 /// What a node holds for a snapshot. Commands continue when this is dropped.
@@ -70,11 +80,11 @@ struct Taken {
     pause_us: u64,
 }
 
-fn too_slow() -> ControlError {
+pub(super) fn too_slow() -> ControlError {
     ControlError::SnapshotTooSlow { limit_ms: HOLD_MAX.as_millis() as u64 }
 }
 
-fn not_taken(volume: &str, obstacle: SnapshotObstacle) -> ControlError {
+pub(super) fn not_taken(volume: &str, obstacle: SnapshotObstacle) -> ControlError {
     ControlError::SnapshotNotTaken { volume: volume.to_owned(), node: None, obstacle }
 }
 
@@ -93,7 +103,8 @@ impl Control {
         let number = self.change(work, NOTHING, |control, changing| async move {
             changing.waits_for(WaitsFor::ClusterRecord);
             let reconciler = control.reconciler()?;
-            let (entry, _taking) = control.reserve_snapshot(&reconciler, &name, &ids).await?;
+            let beginning = Beginning { name: &name, ids: &ids, restores: None };
+            let (entry, _taking) = control.reserve_snapshot(&reconciler, &beginning).await?;
             changing.waits_for(WaitsFor::Nodes(entry.nodes().into_iter().map(|node| node.0).collect()));
             let is_marked = Cell::new(false);
             let taken = control.take_snapshot(&reconciler, &entry, &is_marked).await;
@@ -134,11 +145,10 @@ impl Control {
     }
 
     /// Writes the entry of a new snapshot. It is this node's as long as the second result exists.
-    async fn reserve_snapshot(
+    pub(super) async fn reserve_snapshot(
         &self,
         reconciler: &Reconciler,
-        name: &str,
-        ids: &BTreeSet<VolumeId>,
+        beginning: &Beginning<'_>,
     ) -> Result<(SnapshotEntry, Begun<u32>)> {
         let mut tries = 0;
         loop {
@@ -149,7 +159,7 @@ impl Control {
             }
             let number = last.map_or(0, |(number, _)| number).checked_add(1);
             let number = number.ok_or(ControlError::Internal("the numbers of snapshots are used up"))?;
-            let entry = new_entry(reconciler, number, name, ids)?;
+            let entry = new_entry(reconciler, number, beginning)?;
             let Some(taking) = self.snapshots.taking.begin(number) else {
                 // Another request to this node is just getting the number.
                 reconciler.until_changed(TIDY_EVERY, LAST_SNAPSHOT, revision).await;
@@ -234,11 +244,13 @@ impl Control {
             SnapshotStep::Hold { ids } => self.hold_for_snapshot(number, ids).await,
             SnapshotStep::Mark { volumes } => self.mark_snapshot(number, volumes).await,
             SnapshotStep::Release => Ok(self.release_snapshot(number)),
+            SnapshotStep::Settle { volumes } => self.settle_for_restore(number, volumes).await,
+            SnapshotStep::Restore { volumes } => self.restore_here(number, volumes).await,
         }
     }
 
     /// Waits until this node has followed the record to the entry of a snapshot that is being taken.
-    async fn preparing(&self, number: u32) -> Result<SnapshotEntry> {
+    pub(super) async fn preparing(&self, number: u32) -> Result<SnapshotEntry> {
         let reconciler = self.reconciler()?;
         let entry = || numbered(&reconciler, number).map(|(entry, _)| entry);
         reconciler.until(KNOWN_WITHIN, || entry().is_some()).await;
@@ -247,8 +259,9 @@ impl Control {
         entry.ok_or_else(|| ControlError::not_found("snapshot", &number.to_string()))
     }
 
-    async fn prepare_snapshot(&self, number: u32) -> Result<SnapshotAnswer> {
-        let (entry, me) = (self.preparing(number).await?, self.reconciler()?.me());
+    async fn prepare_snapshot(self: &Rc<Control>, number: u32) -> Result<SnapshotAnswer> {
+        let (entry, reconciler) = (self.preparing(number).await?, self.reconciler()?);
+        let me = reconciler.me();
         let mine = entry.volumes.iter().filter(|of| of.copies.iter().any(|copy| copy.node == me.0));
         for of in mine {
             let info = self.volume_named(&of.id).map(|(_, info)| info);
@@ -259,6 +272,9 @@ impl Control {
             let volume = Shard::current().volume(info.id);
             let volume = volume.ok_or_else(|| not_taken(&of.name, SnapshotObstacle::NotServed))?;
             volume.flush().await.map_err(|_| not_taken(&of.name, SnapshotObstacle::Failed))?;
+            if let Some(restores) = entry.restores {
+                self.prepare_restore(&reconciler, restores, of).await?;
+            }
         }
         Ok(SnapshotAnswer::Done)
     }
@@ -366,7 +382,7 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// Checks that a volume can have snapshots.
-fn check_volume(reconciler: &Reconciler, entry: &VolumeEntry) -> Result<()> {
+pub(super) fn check_volume(reconciler: &Reconciler, entry: &VolumeEntry) -> Result<()> {
     if !entry.shape.kind.has_snapshots() {
         return Err(ControlError::NoSnapshotsOfKind(entry.name.clone()));
     }
@@ -389,26 +405,24 @@ fn check_room(known: &[SnapshotEntry], volumes: usize) -> Result<()> {
 }
 
 /// The entry of a snapshot that is about to be taken.
-fn new_entry(
-    reconciler: &Reconciler,
-    number: u32,
-    name: &str,
-    ids: &BTreeSet<VolumeId>,
-) -> Result<SnapshotEntry> {
+fn new_entry(reconciler: &Reconciler, number: u32, beginning: &Beginning<'_>) -> Result<SnapshotEntry> {
+    let Beginning { name, ids, restores } = *beginning;
+    let name = restores.map_or_else(|| name.to_owned(), |_| format!("{name}-{number}"));
     let known = all(reconciler);
     let is_there = |entry: &&SnapshotEntry| entry.state != SnapshotState::Deleting;
     if known.iter().filter(is_there).any(|entry| entry.name == name) {
-        return Err(ControlError::Exists { kind: "snapshot", name: name.to_owned() });
+        return Err(ControlError::Exists { kind: "snapshot", name });
     }
     check_room(&known, ids.len())?;
-    let preparing = || known.iter().filter(|entry| entry.state == SnapshotState::Preparing);
+    let under_way = |id: &str| known.iter().find(|entry| entry.is_under_way() && entry.of(id).is_some());
     let mut volumes = Vec::new();
     for id in ids {
         let entry = reconciler.get::<VolumeEntry>(&volume_key(*id));
         let (entry, _) = entry.ok_or_else(|| ControlError::not_found("volume", &id.to_string()))?;
         check_volume(reconciler, &entry)?;
-        if preparing().any(|other| other.of(&entry.id).is_some()) {
-            return Err(not_taken(&entry.name, SnapshotObstacle::UnderWay));
+        if let Some(other) = under_way(&entry.id) {
+            let restoring = other.restores.map(|_| SnapshotObstacle::Restoring);
+            return Err(not_taken(&entry.name, restoring.unwrap_or(SnapshotObstacle::UnderWay)));
         }
         let in_sync = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
         let copies: Vec<SnapshotCopy> =
@@ -424,7 +438,7 @@ fn new_entry(
     }
     Ok(SnapshotEntry {
         number,
-        name: name.to_owned(),
+        name,
         at: (Shard::current().config().unix_now)(),
         node: reconciler.me().0,
         incarnation: reconciler.incarnation().0,
@@ -432,6 +446,7 @@ fn new_entry(
         volumes,
         pause_us: 0,
         held: false,
+        restores,
     })
 }
 
@@ -484,7 +499,7 @@ async fn hold_and_mark(
 }
 
 /// Asks a node, which may be this one, for a step of a snapshot.
-async fn ask_step(
+pub(super) async fn ask_step(
     reconciler: &Rc<Reconciler>,
     node: NodeId,
     number: u32,
@@ -643,6 +658,7 @@ mod tests {
             volumes: vec![of.clone(); volumes],
             pause_us: 0,
             held: false,
+            restores: None,
         };
         let too_many = |known: &[SnapshotEntry], volumes| match check_room(known, volumes) {
             Err(ControlError::TooMany { kind, most }) => Some((kind, most)),

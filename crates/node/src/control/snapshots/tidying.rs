@@ -10,6 +10,7 @@ use replica::NodeId;
 
 use super::super::{Control, ControlError, Result};
 use super::leftovers::delete_in_pool;
+use super::restoring::{complete, is_restored_to};
 use super::{SnapshotHere, SnapshotsHere};
 use crate::copies::{
     NodeEntry, SNAPSHOT_CHANGES, SnapshotCopy, SnapshotEntry, SnapshotOf, SnapshotState, VolumeEntry,
@@ -141,7 +142,18 @@ impl Control {
             }
             match entry.state {
                 SnapshotState::Preparing if self.is_abandoned(reconciler, &entry) => {
-                    self.undo_snapshot(entry.number, true).await;
+                    match entry.restores {
+                        None => self.undo_snapshot(entry.number, true).await,
+                        Some(_) => self.undo_restore(entry.number).await,
+                    };
+                }
+                SnapshotState::Restoring if self.is_abandoned(reconciler, &entry) => {
+                    let (reconciler, number) = (Rc::clone(reconciler), entry.number);
+                    self.snapshots.taking.start(number, async move {
+                        if let Err(error) = complete(&reconciler, number, None).await {
+                            tracing::warn!(number, %error, "volumes are still being restored");
+                        }
+                    });
                 }
                 SnapshotState::Deleting => {
                     if confirmed < AT_ONCE
@@ -156,7 +168,7 @@ impl Control {
                         }
                     }
                 }
-                SnapshotState::Preparing | SnapshotState::Complete => {}
+                SnapshotState::Preparing | SnapshotState::Restoring | SnapshotState::Complete => {}
             }
         }
         for (id, numbers) in here {
@@ -167,7 +179,7 @@ impl Control {
         }
     }
 
-    /// Whether nobody takes a snapshot any more that the record has as being taken.
+    /// Whether nobody takes a snapshot any more that the record has as being taken, or completes a restore.
     fn is_abandoned(&self, reconciler: &Reconciler, entry: &SnapshotEntry) -> bool {
         let node = NodeId(entry.node);
         if node == reconciler.me() {
@@ -180,7 +192,8 @@ impl Control {
 
     /// The volumes of which this node's copy may have a deleted snapshot.
     fn to_delete(&self, reconciler: &Reconciler, entry: &SnapshotEntry) -> Vec<VolumeId> {
-        if self.snapshots.marking.has(&entry.number) {
+        // It may be deleted in the record in the moment in which a restore to it is decided.
+        if self.snapshots.marking.has(&entry.number) || is_restored_to(reconciler, entry.number) {
             return Vec::new();
         }
         let is_here = |of: &SnapshotOf, copy: &SnapshotCopy| {

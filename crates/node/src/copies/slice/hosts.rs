@@ -82,7 +82,7 @@ impl SliceCopy {
     async fn until_readable(self: &Rc<Self>, blocks: Blocks) -> Result<ReadMark, SliceError> {
         let (mut until, mut asked) = (None, false);
         loop {
-            if self.frozen.get() {
+            if self.is_stopped() {
                 self.hold(&mut until).await?;
                 continue;
             }
@@ -139,7 +139,7 @@ impl SliceCopy {
             // Unlike for a read, writes under way need not be settled: acknowledged ones take space on all
             // members, and for the others either answer is true.
             let leased = || self.ask(|replica, now, leases| replica.leased(now, leases)).is_ok();
-            if self.frozen.get() || !leased() {
+            if self.is_stopped() || !leased() {
                 self.hold(&mut until).await?;
                 continue;
             }
@@ -196,7 +196,7 @@ impl SliceCopy {
             }
             // Without its leases the write could begin but not end: the host is better off with a copy that
             // has them.
-            if self.frozen.get() || self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
+            if self.is_stopped() || self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
                 self.hold(&mut until).await?;
                 continue;
             }
@@ -253,7 +253,7 @@ impl SliceCopy {
     }
 
     fn begin(&self, blocks: Blocks, payload: &Payload) -> Result<Receiver<WriteEnd>, Unwritable> {
-        if self.frozen.get() {
+        if self.is_stopped() {
             return Err(Unwritable::NotInSync);
         }
         let command = Command(self.last_command.get() + 1);

@@ -10,6 +10,7 @@ mod locking;
 mod lost;
 mod merge;
 mod repair;
+mod restoring;
 mod room;
 mod sending;
 
@@ -86,6 +87,8 @@ pub struct SliceCopy {
     serves_soon: Cell<bool>,
     /// Whether hosts are not served, even if the protocol allows it.
     frozen: Cell<bool>,
+    /// Whether hosts are not served because the volume is being restored.
+    restoring: Cell<bool>,
     /// Whether a host has read or written here in the current configuration.
     served: Cell<bool>,
     /// The ranges that commands have locked on all nodes.
@@ -184,6 +187,7 @@ impl SliceCopy {
             detached: Cell::new(false),
             serves_soon: Cell::new(false),
             frozen: Cell::new(false),
+            restoring: Cell::new(false),
             served: Cell::new(false),
             locks: Locking::new(me, hosts, first_number),
             shortage: Shortage::default(),
@@ -214,7 +218,7 @@ impl SliceCopy {
     /// Whether a host could read now what this copy's disk holds there (R9).
     pub fn is_readable(&self, offset: ByteOffset, len: ByteLen) -> bool {
         let blocks = self.blocks(offset, len);
-        !self.frozen.get() && self.ask(|replica, now, leases| replica.readable(now, leases, blocks)).is_ok()
+        !self.is_stopped() && self.ask(|replica, now, leases| replica.readable(now, leases, blocks)).is_ok()
     }
 
     /// Notes that hosts were served here until now, and will be again as soon as this copy acts in a
@@ -546,6 +550,10 @@ impl SliceCopy {
     ///
     /// Returns whether more could be given.
     pub fn goes_on_syncing(self: &Rc<Self>) -> bool {
+        if self.restoring.get() {
+            // What is given now may be what the copy was, or clear what is being noted as missing.
+            return false;
+        }
         let region = u64::from(Geometry::REGION_BYTES);
         let copies = Copies::current();
         let to = copies.receivers(self.address.volume);

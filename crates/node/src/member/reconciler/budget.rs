@@ -21,7 +21,6 @@ pub(super) struct Dealt {
     budget: Option<Budget>,
     turns: Turns,
     queue: Queue,
-    paused: BTreeMap<u32, Slots>,
 }
 
 /// What the slices of a core have to copy to other nodes.
@@ -103,22 +102,12 @@ impl Reconciler {
         on_all_cores(move || async move { Copies::current().keep_to(budget, turns) }).await;
     }
 
-    /// Stops the cores from giving anything to copies whose resyncs are paused.
-    ///
-    /// It runs before a slice is opened, or acts in something new, so that no paused resync begins in
-    /// between.
-    pub(super) async fn keep_paused(&self) {
-        let paused: BTreeMap<u32, Slots> = {
-            let volumes = self.volumes.borrow();
-            let of = |entry: &VolumeEntry| (entry.number, entry.paused_slots());
-            let paused = volumes.values().map(|kept| of(&kept.entry));
-            paused.filter(|(_, slots)| !slots.is_empty()).collect()
-        };
-        if self.dealt.borrow().paused == paused {
-            return;
-        }
-        self.dealt.borrow_mut().paused.clone_from(&paused);
-        on_all_cores(move || async move { Copies::current().set_paused(paused) }).await;
+    /// The copies whose resyncs are paused, by the volume's number.
+    pub(super) fn paused(&self) -> BTreeMap<u32, Slots> {
+        let volumes = self.volumes.borrow();
+        let of = |entry: &VolumeEntry| (entry.number, entry.paused_slots());
+        let paused = volumes.values().map(|kept| of(&kept.entry));
+        paused.filter(|(_, slots)| !slots.is_empty()).collect()
     }
 
     fn waiting(&self, volumes: &BTreeSet<u32>) -> Vec<Waiting> {

@@ -71,7 +71,7 @@ impl Reconciler {
             self.learn_volume(key).await;
         }
         self.learn_splits(&keys).await;
-        self.keep_paused().await;
+        self.hold_back().await;
         self.open_volumes_soon();
         self.activate().await;
         // A copy that is outside stops at once. A member may continue in the previous epoch: nothing can be
@@ -188,6 +188,7 @@ impl Reconciler {
             let taken_out = Slot::all().filter(|slot| is_out(&entry, *slot) && !is_out(&kept.entry, *slot));
             taken_out.for_each(|slot| kept.membership_policy.handle_overdue(rt::now(), slot));
         }
+        self.restores.note(id, &kept.entry, &entry);
         (kept.entry, kept.revision, kept.proposing) = (entry, cluster::Revision(revision.0), false);
         // If the volume has other copies, what is here is older than theirs: it is looked at again.
         kept.sole &= kept.entry.sole;

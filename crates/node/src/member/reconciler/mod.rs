@@ -33,6 +33,7 @@ mod paths;
 mod proposals;
 mod questions;
 mod rest;
+mod restoring;
 mod stalling;
 mod suspect;
 mod syncs;
@@ -69,6 +70,7 @@ use self::lasting::OutOfSyncSince;
 use self::listing::Searched;
 pub use self::membership::Expelled;
 use self::rest::Rest;
+use self::restoring::Restores;
 use self::stalling::Stalls;
 use self::suspect::Suspicion;
 pub use self::syncs::Counted;
@@ -130,6 +132,7 @@ pub struct Reconciler {
     told: RefCell<emit_events::ReportedState>,
     out_of_sync_since: RefCell<OutOfSyncSince>,
     dealt: RefCell<Dealt>,
+    restores: Restores,
     searched: RefCell<Searched>,
     /// `None`: the node has left this cluster for another one.
     engine: RefCell<Option<Engine>>,
@@ -299,6 +302,7 @@ impl Reconciler {
             told: RefCell::new(emit_events::ReportedState::new(rt::now())),
             out_of_sync_since: RefCell::new(OutOfSyncSince::new(rt::now())),
             dealt: RefCell::default(),
+            restores: Restores::default(),
             searched: RefCell::default(),
             engine: RefCell::new(Some(engine)),
             tasks: RefCell::default(),

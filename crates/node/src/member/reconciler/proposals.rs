@@ -198,6 +198,8 @@ impl Reconciler {
         // As long as no copy has caught up, none can be let in.
         let unready = match view.caught_up.is_empty() {
             true => Slots::NONE,
+            // A copy that is let in now would have caught up with what the volume was.
+            false if kept.entry.restoring.is_some() => Slots::ALL,
             false => self.unready(look.now, &kept.entry),
         };
         let view = view.with(self.leaving(look, &kept.entry), unready);

@@ -90,6 +90,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("POST",   "/v1/snapshots", OPERATOR),
     ("PATCH",  "/v1/snapshots/{snapshot}", OPERATOR),
     ("DELETE", "/v1/snapshots/{snapshot}", OPERATOR),
+    ("POST",   "/v1/snapshots/{snapshot}/restore", OPERATOR),
     ("POST",   "/v1/targets", OPERATOR),
     ("PATCH",  "/v1/targets/{name}", OPERATOR),
     ("DELETE", "/v1/targets/{name}", OPERATOR),

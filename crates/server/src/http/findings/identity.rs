@@ -109,7 +109,7 @@ pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
         | FaultKind::BlocksLost { id, volume, .. }
         | FaultKind::ScrubUnrepaired { id, volume, .. }
         | FaultKind::ScrubOverdue { id, volume, .. } => of_volume_here(id, volume),
-        FaultKind::CopiesMismatch { id, volume, .. } => {
+        FaultKind::CopiesMismatch { id, volume, .. } | FaultKind::RestoreUnfinished { id, volume } => {
             Subject { id: Some(id.clone()), ..named(SubjectKind::Volume, volume, None) }
         }
     };
@@ -141,6 +141,7 @@ fn code_of(kind: &FaultKind) -> FindingCode {
         FaultKind::ScrubUnrepaired { .. } => Code::ScrubUnrepaired,
         FaultKind::ScrubOverdue { .. } => Code::ScrubOverdue,
         FaultKind::CopiesMismatch { .. } => Code::CopiesMismatch,
+        FaultKind::RestoreUnfinished { .. } => Code::VolumeUnavailable,
     }
 }
 

@@ -155,7 +155,14 @@ impl Report {
 
     /// Whether it is about something of the cluster that every node sees alike.
     fn is_of_cluster(&self) -> bool {
-        matches!(self.fault, OwnFault::Node(FaultKind::RecordLost { .. } | FaultKind::FloatingIpLost { .. }))
+        matches!(
+            self.fault,
+            OwnFault::Node(
+                FaultKind::RecordLost { .. }
+                    | FaultKind::FloatingIpLost { .. }
+                    | FaultKind::RestoreUnfinished { .. }
+            )
+        )
     }
 }
 

@@ -434,6 +434,16 @@ fn copies_that_differ_are_critical() {
 }
 
 #[test]
+fn hosts_that_are_stopped_for_a_restore_are_one_finding_of_all_nodes() {
+    let kind = || FaultKind::RestoreUnfinished { id: "7".into(), volume: "db".into() };
+    let found = findings(&Observed { reports: vec![report(1, kind()), report(2, kind())], ..cluster() });
+    let [finding] = found.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((finding.severity, finding.code), (Critical, Code::VolumeUnavailable));
+    assert!(finding.cause.starts_with("Hosts of volume db are stopped"), "{}", finding.cause);
+    assert_eq!(finding.seen_by, [1, 2]);
+}
+
+#[test]
 fn lost_blocks_are_critical() {
     let kind = FaultKind::BlocksLost { id: "7".into(), volume: "db".into(), blocks: 2, lba: 40 };
     let found = findings(&Observed { reports: vec![report(1, kind)], ..cluster() });

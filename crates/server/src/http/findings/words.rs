@@ -478,6 +478,13 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "See where they differ, then rebuild the wrong copy (`ursa volume copy rebuild`); the finding clears when a full verify finds no mismatch".into(),
             command: format!("ursa volume verify {volume}"),
         },
+        FaultKind::RestoreUnfinished { volume, .. } => Words {
+            cause: format!(
+                "Hosts of volume {volume} are stopped: it is being restored to a snapshot, and a copy in sync does not respond or cannot be restored."
+            ),
+            action: "Check the nodes and pools with copies in sync, and bring back what is down (`ursa pool reopen`); the restore then continues automatically".into(),
+            command: format!("ursa volume show {volume}"),
+        },
         FaultKind::ScrubUnrepaired { volume, blocks, lba, .. } => Words {
             cause: format!(
                 "The last scrub of volume {volume}{on} found {blocks} bad {} that could not be repaired from another copy, first LBA {lba}.",

@@ -304,6 +304,8 @@ mod tests {
             paused: BTreeMap::new(),
             space: Default::default(),
             compression: Default::default(),
+            restoring: None,
+            restored: None,
             snapshots_above: None,
         };
         let sync = CopySync {

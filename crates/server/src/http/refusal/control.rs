@@ -79,6 +79,12 @@ impl From<ControlError> for Refusal {
             E::NoSnapshotsOfKind(_) => (CONFLICT, "snapshot_volume_kind"),
             E::SnapshotNotTaken { .. } => (CONFLICT, "snapshot_not_taken"),
             E::SnapshotTooSlow { .. } => (UNAVAILABLE, "snapshot_too_slow"),
+            E::NotRestored { .. } => (CONFLICT, "not_restored"),
+            E::RestoreTooSlow { .. } => (UNAVAILABLE, "restore_too_slow"),
+            E::RestoreUnfinished(_) => (StatusCode::GATEWAY_TIMEOUT, "restore_unfinished"),
+            E::NotInSnapshot { .. } => (CONFLICT, "not_in_snapshot"),
+            E::CopyLacksSnapshot { .. } => (CONFLICT, "copy_lacks_snapshot"),
+            E::SnapshotRestored(_) => (CONFLICT, "snapshot_in_use"),
             E::SnapshotHeld(_) => (CONFLICT, "snapshot_held"),
             E::SnapshotPreparing(_) => (CONFLICT, "snapshot_preparing"),
             E::HasSnapshots { .. } => (CONFLICT, "volume_has_snapshots"),
@@ -124,7 +130,10 @@ fn worded(error: &ControlError, status: StatusCode, code: impl Into<Cow<'static,
         E::WouldShrink { .. } | E::TooSmallToGrow(_) => refusal.field("size"),
         E::NodeNotThere(_) => refusal.field("nodes"),
         E::HasCopy { .. } => refusal.field("node"),
-        E::NoSnapshotsOfKind(_) | E::SnapshotNotTaken { .. } => refusal.field("volumes"),
+        E::NoSnapshotsOfKind(_)
+        | E::SnapshotNotTaken { .. }
+        | E::NotRestored { .. }
+        | E::NotInSnapshot { .. } => refusal.field("volumes"),
         E::RecordBehind => refusal.retry_after(1),
         E::Unfinished(change) => {
             let (advice, id) = (hint.unwrap_or_default(), id::of_change(change.number, change.node));

@@ -1,4 +1,5 @@
-use serde_json::json;
+use initiator::{Lun, Options, Session};
+use serde_json::{Value, json};
 
 use super::rig::{MIB, Rig};
 
@@ -52,4 +53,53 @@ fn snapshots_come_and_go() {
     rig.delete("/v1/snapshots/none").refused(404, "snapshot_not_found");
     // Its volumes can go, although their space may not be free yet.
     rig.delete("/v1/volumes/a").empty(204);
+}
+
+#[test]
+fn volumes_are_restored_once_their_hosts_are_named() {
+    let rig = Rig::new();
+    for (name, map) in [("db", true), ("logs", false), ("other", false)] {
+        let new = json!({"name": name, "kind": "log", "size": 4 * MIB, "map": map});
+        rig.post("/v1/volumes", new).json(201);
+    }
+    rig.post("/v1/snapshots", json!({"volumes": ["db", "logs"], "name": "first"})).json(201);
+    let restore = |query: &str, body: Value| rig.post(&format!("/v1/snapshots/first/restore{query}"), body);
+    let would = restore("?dry_run=true", json!({})).json(200)["would"].to_string();
+    for step in ["volume db becomes", "volume logs becomes", "is kept as a snapshot"] {
+        assert!(would.contains(step), "{step} is not in {would}");
+    }
+    assert_eq!(rig.names("/v1/snapshots"), ["first"], "nothing was done");
+    rig.post("/v1/snapshots/none/restore", json!({})).refused(404, "snapshot_not_found");
+    restore("", json!({"volumes": ["none"]})).refused(404, "volume_not_found");
+    restore("", json!({"volumes": ["other"]})).refused(409, "not_in_snapshot");
+
+    let only_logs = json!({"volumes": ["logs"], "discard": true});
+    let restored = restore("", only_logs.clone()).json(200);
+    assert_eq!((&restored["snapshot"], &restored["volumes"]), (&json!("first"), &json!(["logs"])));
+    assert!(restored.get("kept").is_none() && restored["pause_us"].is_u64(), "{restored}");
+    assert_eq!(rig.names("/v1/snapshots"), ["first"]);
+
+    let portal = rig.state.portals[0];
+    rig.client(move || async move {
+        let session = Session::connect(portal, "iqn.2026-11.io.ursa:db", &Options::default()).await.unwrap();
+        session.make_ready(Lun(0)).await.unwrap();
+        // The session stays logged in.
+        rt::spawn(async move {
+            let _session = session;
+            std::future::pending::<()>().await;
+        })
+        .detach();
+    });
+    for query in ["", "?dry_run=true"] {
+        let refused = restore(query, json!({})).refused(409, "volumes_in_use");
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.contains("volume db is in use by iqn.2026-01.org.ursa:initiator"), "{detail}");
+        assert!(refused["hint"].as_str().unwrap().contains("--force"), "{refused}");
+    }
+    // No host sees this one.
+    restore("", only_logs).json(200);
+    let forced = restore("", json!({"force": true})).json(200);
+    let kept = forced["kept"]["name"].as_str().unwrap();
+    assert_eq!((kept, &forced["kept"]["state"]), ("before-restore-of-first-4", &json!("complete")));
+    assert_eq!(rig.names("/v1/snapshots?volume=db"), ["first", kept]);
 }

@@ -299,6 +299,7 @@ fn a_restore_can_be_repeated_and_may_fail() {
         assert_eq!((read(&slice, 3).await, slice.last_restore().await), (Ok(9), Ok(Some(1))));
         slice.restore_snapshot(1, 2).await.unwrap();
         assert_eq!((read(&slice, 3).await, slice.last_restore().await), (Ok(103), Ok(Some(2))));
+        assert_eq!((slice.was_restored_by(2).await, slice.was_restored_by(3).await), (Ok(true), Ok(false)));
         slice.delete_snapshots(&[1]).await.unwrap();
         assert_eq!(slice.restore_snapshot(1, 3).await, Err(SnapshotError::Unknown));
         assert_now(&slice, first).await;
