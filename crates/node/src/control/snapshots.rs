@@ -207,7 +207,7 @@ impl Control {
     /// As [`Control::delete_snapshot`], except those of the record.
     pub fn check_snapshot_deletion(&self, name: &str) -> Result<SnapshotStatus> {
         let status = self.snapshot(name)?;
-        check_deletable(&self.reconciler()?, &status.entry)?;
+        check_deletable(self.reconciler()?.as_ref(), &status.entry)?;
         Ok(status)
     }
 
