@@ -119,7 +119,7 @@ const SIMULATED: &[&str] =
     &["base", "proto", "replica", "link", "cluster", "store", "node", "initiator", "bench"];
 /// Files in them that may reach the system, each with its reason.
 const SYSTEM_FILES: &[(&str, &str)] = &[
-    ("node/src/control/cluster.rs", "makes the directory of certificates and the record, once"),
+    ("node/src/control/cluster/mod.rs", "makes the directory of certificates and the record, once"),
     ("link/src/credentials/files.rs", "keeps keys and certificates where their owner can see to them"),
     ("cluster/src/call.rs", "a thread of the control plane, which may block, waits by the system's clock"),
     (
@@ -270,6 +270,16 @@ fn only_their_crate_tells_kinds_of_volumes_apart() {
             NAMED_KINDS.iter().find(|(file, ..)| path.ends_with(file)).map_or(0, |(_, count, _)| *count);
         assert_eq!(found.len(), known, "{}: ask for a property of the kind: {found:#?}", path.display());
     }
+}
+
+#[test]
+fn a_module_with_parts_is_in_their_folder() {
+    // The root of a crate or of a test is beside the folders of its modules.
+    let is_root = |path: &Path| path.ends_with("lib.rs") || path.ends_with("main.rs");
+    let has_folder = |path: &Path| root().join(path).with_extension("").is_dir();
+    let beside: Vec<PathBuf> =
+        sources().into_iter().map(|(path, _)| path).filter(|path| !is_root(path) && has_folder(path)).collect();
+    assert!(beside.is_empty(), "move each of these into its folder, as mod.rs: {beside:#?}");
 }
 
 #[test]

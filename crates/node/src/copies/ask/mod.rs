@@ -129,7 +129,7 @@ mod tests {
     /// What version 1 sends. Later versions must read it: add messages, and change none.
     #[test]
     fn messages_of_version_1_are_read_and_keep_what_they_say() {
-        let sent: Value = serde_json::from_str(include_str!("ask/version-1.json")).unwrap();
+        let sent: Value = serde_json::from_str(include_str!("version-1.json")).unwrap();
         check_all::<Ask>(&sent["requests"]);
         check_all::<SnapshotStep>(&sent["snapshot steps"]);
         check_all::<Answer>(&sent["answers"]);
