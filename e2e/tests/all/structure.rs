@@ -277,8 +277,11 @@ fn a_module_with_parts_is_in_their_folder() {
     // The root of a crate or of a test is beside the folders of its modules.
     let is_root = |path: &Path| path.ends_with("lib.rs") || path.ends_with("main.rs");
     let has_folder = |path: &Path| root().join(path).with_extension("").is_dir();
-    let beside: Vec<PathBuf> =
-        sources().into_iter().map(|(path, _)| path).filter(|path| !is_root(path) && has_folder(path)).collect();
+    let beside: Vec<PathBuf> = sources()
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(|path| !is_root(path) && has_folder(path))
+        .collect();
     assert!(beside.is_empty(), "move each of these into its folder, as mod.rs: {beside:#?}");
 }
 
