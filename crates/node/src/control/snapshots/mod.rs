@@ -52,9 +52,9 @@ pub(in crate::control) struct Snapshots {
     deleting: UnderWay<VolumeId>,
     /// A look at those that are being taken or deleted.
     tidying: UnderWay<()>,
-    /// When what pools here have was last compared with the record, and [`Reconciler::activations`] then.
-    /// `None`: it has to be compared at once.
-    compared: Cell<Option<(Instant, u64)>>,
+    /// When what pools here have was last compared with the record, and [`Reconciler::activations`] then or,
+    /// if something was left to do, `None`. `None` altogether: it has to be compared at once.
+    compared: Cell<Option<(Instant, Option<u64>)>>,
     /// What is held for snapshots, by their numbers.
     held: RefCell<BTreeMap<u32, Hold>>,
 }
