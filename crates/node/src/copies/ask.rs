@@ -60,17 +60,15 @@ pub enum Ask {
     HasVolumes { ids: Vec<String> },
     /// Report what the node shows of itself when another node is asked for it: see `Config::show`.
     Show { what: String },
-    /// Execute a request about a volume that the sender received and cannot execute itself: see
+    /// Execute a request that the sender received and cannot execute itself: see
     /// `Config::execute_forwarded`.
     CarryOut {
-        /// The identity of the volume; the receiver has a copy of it.
-        volume: String,
+        /// The identity of the volume that it is about, of which the receiver must have a copy; `None`: it is
+        /// about something else that the receiver has.
+        volume: Option<String>,
         revision: u64,
         request: String,
     },
-    /// Execute a request that the sender received, about something that belongs to the receiver: a pool, a
-    /// session. See `Config::execute_forwarded`.
-    CarryOutHere { revision: u64, request: String },
     /// Return digests of a part of a volume's copy ([`super::digests()`]).
     Digests { id: String, slice: u16, offset: u64, len: u64 },
     /// Do a step of taking the snapshot with this number.

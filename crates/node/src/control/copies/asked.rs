@@ -12,7 +12,6 @@ use store::{
 
 use super::super::change::{Changing, WaitsFor};
 use super::super::doing::Doing;
-use super::super::forwarding::execute_here;
 use super::super::read_errors::disk_path;
 use super::super::turns::{NOTHING, Thing};
 use super::super::volumes::show_when_full;
@@ -55,11 +54,8 @@ impl Control {
                 return Ok(Answer::Shown(queries.answer(self, what).await));
             }
             Ask::CarryOut { volume, revision, request } => {
-                let done = self.execute_for(&reconciler, &volume, revision, request).await;
+                let done = self.execute_for(&reconciler, volume.as_deref(), revision, request).await;
                 return Ok(Answer::CarriedOut(done));
-            }
-            Ask::CarryOutHere { revision, request } => {
-                return Ok(Answer::CarriedOut(execute_here(&reconciler, revision, request).await));
             }
             Ask::Snapshot { number, step } => {
                 return Ok(Answer::Snapshot(self.do_snapshot_step(number, step).await?));
