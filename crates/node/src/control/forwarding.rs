@@ -27,7 +27,7 @@ const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < FORWARD_DEADLINE.as_secs()
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A request that another node is to execute. Only
-/// [`Config::execute_forwarded`](crate::Config::execute_forwarded) interprets it.
+/// [`Config::peer_requests`](crate::Config::peer_requests) interprets it.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The request, in the form that the other node reads.
@@ -136,7 +136,7 @@ impl Control {
     /// # Errors
     /// Why it was not begun.
     pub(super) async fn execute_for(
-        &self,
+        self: &Rc<Control>,
         reconciler: &Reconciler,
         volume: Option<&str>,
         revision: u64,
@@ -145,15 +145,15 @@ impl Control {
         if volume.is_some_and(|volume| VolumeId::parse(volume).is_none()) {
             return Err(Refused::NoVolumeId);
         }
-        // Otherwise, what was just created or renamed would not be found.
+        // What the sender has just created or renamed must be found.
         if !reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(revision)).await {
             return Err(Refused::RecordBehind);
         }
         if volume.is_some_and(|volume| !self.has_here(reconciler, volume)) {
             return Err(Refused::CopyGone);
         }
-        let execute = Shard::current().config().execute_forwarded.clone();
-        let answer = execute.execute(request).await?;
+        let requests = Shard::current().config().peer_requests.clone();
+        let answer = requests.answer(Rc::clone(self), request).await?;
         Ok(CarriedOut { answer, revision: reconciler.acts_by().0 })
     }
 

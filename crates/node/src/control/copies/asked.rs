@@ -19,7 +19,6 @@ use super::super::{Control, ControlError, Result};
 use crate::copies::{Answer, Ask, NewCopy, NodeEntry, VolumeEntry, node_key, volume_key};
 use crate::data::VolumeId;
 use crate::member::{ClusterError, Reconciler, json};
-use crate::shard::Shard;
 
 /// How long a node that asked for a copy may take to add it to the cluster's record: longer than everything
 /// that it waits for.
@@ -48,10 +47,6 @@ impl Control {
                     ids.retain(|id| VolumeId::parse(id).is_some_and(|id| self.pool_of(id).is_ok()));
                 }
                 return Ok(Answer::HasVolumes(ids));
-            }
-            Ask::Show { what } => {
-                let queries = Shard::current().config().peer_queries.clone();
-                return Ok(Answer::Shown(queries.answer(self, what).await));
             }
             Ask::CarryOut { volume, revision, request } => {
                 let done = self.execute_for(&reconciler, volume.as_deref(), revision, request).await;
