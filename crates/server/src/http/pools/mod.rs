@@ -27,7 +27,7 @@ use super::dry_run::Answer;
 use super::input::{Json, Parameters, Segments};
 use super::jobs;
 use super::node_param::{AskedOfNode, OfNode};
-use super::peers::{self, Whose};
+use super::peers::{self, PeerQuery, Whose};
 use super::refusal::{Refusal, Reply, with_causes};
 use super::state::State;
 
@@ -44,7 +44,7 @@ use super::state::State;
 )]
 pub(super) async fn list(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<Pool>> {
     let own = |control: Rc<Control>| async move { Ok(all(&control)) };
-    Ok(axum::Json(peers::list(&state, whose.asked()?, peers::POOLS, own).await?))
+    Ok(axum::Json(peers::list(&state, whose.asked()?, PeerQuery::Pools, own).await?))
 }
 
 /// The pools of this node.

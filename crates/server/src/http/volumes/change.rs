@@ -13,7 +13,7 @@ use super::creation::is_for_want_of_a_place;
 use super::{asked_compression, asked_when_full, candidates, named, nodes, whole};
 use crate::http::dry_run::{Answer, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
-use crate::http::peers::{self, POOLS, VOLUMES};
+use crate::http::peers::{self, PeerQuery};
 use crate::http::pools;
 use crate::http::refusal::{Refusal, Reply};
 use crate::http::state::State;
@@ -210,11 +210,11 @@ pub(super) async fn room_for(
         let others = || of_copies.iter().copied().filter(|node| *node != here.0);
         let nodes = nodes(&control).await;
         // Each node reports the pool of its copy, and the space it takes there.
-        let questions = others().map(|node| (node, format!("{VOLUMES} {id}"))).collect();
-        let (mut there, _) = peers::ask(&control, questions).await?.read::<Volume>();
+        let queries = others().map(|node| (node, PeerQuery::Volumes(vec![id.clone()]))).collect();
+        let (mut there, _) = peers::ask(&control, queries).await?.read::<Volume>();
         there.push(one);
-        let questions = others().map(|node| (node, POOLS.to_owned())).collect();
-        let (mut pools, missing) = peers::ask(&control, questions).await?.read::<Pool>();
+        let queries = others().map(|node| (node, PeerQuery::Pools)).collect();
+        let (mut pools, missing) = peers::ask(&control, queries).await?.read::<Pool>();
         pools.extend(pools::all(&control));
         Ok((there, Room { nodes, pools, missing, here }))
     };

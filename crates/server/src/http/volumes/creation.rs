@@ -166,7 +166,7 @@ pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Resul
     let (nodes, here) = state.call(look).await?;
     let whose = if nodes.is_empty() { peers::QueriedNodes::This } else { peers::QueriedNodes::All };
     let own = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
-    let List { items: pools, missing } = peers::list(state, whose, peers::POOLS, own).await?;
+    let List { items: pools, missing } = peers::list(state, whose, peers::PeerQuery::Pools, own).await?;
     let known = candidates::Known { nodes, pools, missing, here };
     let nodes = asked.nodes.clone().unwrap_or_default();
     let wanted = candidates::CopyRequirements {
