@@ -140,7 +140,7 @@ pub enum EnterError {
     )]
     AddressGoing(IpAddr),
     #[error(
-        "this node has snapshots (such as {0:?}), which cannot be moved to another cluster: delete them first (`ursa snapshot list`)"
+        "this node has snapshots (such as {0:?}), which cannot move to another cluster: let the other node join the cluster of this one instead, or delete the snapshots first (`ursa snapshot list`)"
     )]
     HasSnapshots(String),
     #[error("{}", ClusterFault::FormerCluster)]
