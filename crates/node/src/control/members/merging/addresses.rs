@@ -5,8 +5,8 @@
 //! with the node, and names only this node: no other one takes it. That is what it was before, when the node
 //! was alone, and until its volumes have copies elsewhere no other node could serve them.
 //!
-//! Its portal group stays if it is free. Most clusters give the same ones first, and hosts have no way to
-//! rename them, so that is no collision: the address gets another one, and an event says so.
+//! Its portal group stays if it is free. All clusters begin with the same one, and nobody can rename it, so
+//! two addresses with one group do not collide: the new one gets another group, and an event says so.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
