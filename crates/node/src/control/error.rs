@@ -237,11 +237,11 @@ pub enum ControlError {
     #[error("no node of the cluster is known to hold the cluster CA key")]
     NoAuthority,
     #[error(
-        "too many targets, host groups and volumes to merge with those of the cluster: delete unused ones, or create the cluster on this node and let the other node join"
+        "too many targets, host groups, users, API tokens and volumes to merge with those of the cluster: delete unused ones, or create the cluster on this node and let the other node join"
     )]
     TooMuchToMerge,
     #[error(
-        "the targets or host groups of this node were changed while it joined, so it has not joined: create a new token, and try again"
+        "targets, host groups, users, API tokens or floating IPs of this node were changed while it joined, so it has not joined: create a new token, and try again"
     )]
     ChangedWhileJoining,
     #[error("node {node} has a copy of volume {volume:?}")]

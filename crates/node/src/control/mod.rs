@@ -98,7 +98,7 @@ pub use self::leftovers::NotServed;
 pub use self::links::LinkStatus;
 pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
 use self::members::Door;
-pub use self::members::{Collision, JoinRefusal, NodeStatus, Removal};
+pub use self::members::{Collision, Counted, JoinRefusal, NodeStatus, Removal};
 pub(crate) use self::members::{NEXT_NODE, PREFERRED};
 pub use self::overcommit::Overcommit;
 pub use self::peer_query::{QUERY_DEADLINE, QueryFailed};
