@@ -15,7 +15,7 @@ use super::{asked_compression, asked_when_full, candidates, named, nodes, whole}
 use crate::http::dry_run::{Answer, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::peers::{self, POOLS, VOLUMES};
-use crate::http::pools;
+use crate::http::pools::{self, PoolReport};
 use crate::http::refusal::{Refusal, Reply};
 use crate::http::state::State;
 
@@ -216,8 +216,9 @@ pub(super) async fn room_for(
         let told_by = one.copies.iter().find(|copy| copy.here).map_or(here.0, |copy| copy.node);
         there.push(CopyReport::of(&one, told_by));
         let questions = others().map(|node| (node, POOLS.to_owned())).collect();
-        let (mut pools, missing) = peers::ask(&control, questions).await?.read::<Pool>();
-        pools.extend(pools::all(&control));
+        let (theirs, missing) = peers::ask(&control, questions).await?.read::<PoolReport>();
+        let mut pools: Vec<Pool> = theirs.into_iter().map(PoolReport::shown).collect();
+        pools.extend(pools::own(&control));
         Ok((there, Room { nodes, pools, missing, here }))
     };
     let (there, room) = state.call(look).await?;
