@@ -225,7 +225,7 @@ mod tests {
     fn texts_names_and_causes_do_not_distinguish_events() {
         // Node 2 does not know the name of node 3, and was told that its process died.
         let unnamed = Event {
-            subject: Some("3".into()),
+            subject: Some("node 3".into()),
             text: "node 3 is down: its process died".into(),
             cause: Some("died".into()),
             ..lost(2, 90, 101)

@@ -353,7 +353,7 @@ pub(super) async fn scrub(
         Ok((control.begin_pool_scrub(&name)?, control.number()))
     };
     let (begun, node) = state.call(begin).await?;
-    let items = begun.into_iter().map(|(id, scrub)| jobs::of_scrub(id, scrub, node)).collect();
+    let items = begun.into_iter().map(|(id, scrub)| jobs::of_scrub(id, scrub, node).shown()).collect();
     Ok((StatusCode::ACCEPTED, axum::Json(List { items, missing: Vec::new() })))
 }
 

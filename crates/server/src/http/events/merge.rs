@@ -103,7 +103,7 @@ mod tests {
     fn what_two_nodes_word_differently_is_one_event_and_what_they_word_alike_may_be_two() {
         // Node 2 does not know the name of node 3, and has learned in another way that it is down.
         let unnamed = Event {
-            subject: Some("3".into()),
+            subject: Some("node 3".into()),
             text: "node 3 is down: its process died".into(),
             cause: Some("died".into()),
             ..lost(2, 101)

@@ -364,7 +364,7 @@ mod tests {
             ring.tell(Duration::ZERO, Happened { map: Some(change.clone()), ..mapped });
             ring.after(None, 10, &ALL).items
         };
-        let (first, second) = (told_by(1, lost_as("san3")), told_by(2, lost_as("3")));
+        let (first, second) = (told_by(1, lost_as("san3")), told_by(2, lost_as("node 3")));
         assert_eq!((first[0].subject_node, first[1].subject_node), (Some(3), None));
         let map =
             first[1].map.as_deref().map(|map| (map.target.as_str(), map.lun, map.host.as_str(), map.added));
