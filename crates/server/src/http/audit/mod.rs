@@ -16,6 +16,7 @@ use terms::clock::unix_now;
 use utoipa::IntoParams;
 
 use self::log::AuditFilter;
+pub(super) use self::writer::AuditTrouble;
 use self::writer::Writer;
 use super::input::{Parameters, limit_of, skip_of};
 use super::inquiries::{self, Unanswered};
@@ -59,11 +60,11 @@ impl Audit {
     }
 
     /// The directory, and why the log cannot be written, as of the last attempt.
-    pub(super) fn known_error(&self) -> Option<(PathBuf, String)> {
+    pub(super) fn known_error(&self) -> Option<(PathBuf, AuditTrouble)> {
         Some((self.directory.clone(), self.writer.known_trouble()?))
     }
 
-    fn said(&self, why: String) -> String {
+    fn said(&self, why: AuditTrouble) -> String {
         format!(
             "cannot write the audit log in {}; changes through the API are refused until it can be written: {why}",
             self.directory.display()
