@@ -21,7 +21,6 @@ mod outgoing;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::node::ExecuteForwarded;
 use ::node::control::FORWARD_DEADLINE;
 use ::node::copies::Refused;
 use api::{Problem, Volume};
@@ -110,7 +109,7 @@ const _: () =
 
 /// A call for another node to execute.
 #[derive(Serialize, Deserialize)]
-struct ForwardedCall {
+pub(super) struct ForwardedCall {
     method: String,
     /// Path and query.
     target: String,
@@ -135,7 +134,7 @@ struct AskedAt(String);
 
 /// A forwarded call on its way from core 0 to the task that executes it.
 struct QueuedRequest {
-    forwarded: String,
+    forwarded: ForwardedCall,
     outcome: rt::sync::Sender<String>,
 }
 
@@ -153,20 +152,17 @@ impl Default for Forwarding {
 }
 
 impl Forwarding {
-    /// The handler for calls that other nodes forward.
-    pub fn execute_forwarded(self: &Arc<Self>) -> ExecuteForwarded {
-        let forwarding = Arc::clone(self);
-        ExecuteForwarded::new(move |forwarded| {
-            let (outcome, ended) = rt::sync::oneshot();
-            let begun = forwarding.sender.try_send(QueuedRequest { forwarded, outcome });
-            Box::pin(async move {
-                if begun.is_err() {
-                    return Err(Refused::TooManyRequests { most: AT_ONCE_MAX });
-                }
-                // The forwarded call has begun, so the refusal counts as its response.
-                Ok(ended.await.unwrap_or_else(|_| written(&Outcome::refused(&cut_off()))))
-            })
-        })
+    /// Executes a call that another node forwards; returns its [`Outcome`] as text. Runs on core 0.
+    ///
+    /// # Errors
+    /// [`Refused::TooManyRequests`].
+    pub(super) async fn execute(&self, forwarded: ForwardedCall) -> Result<String, Refused> {
+        let (outcome, ended) = rt::sync::oneshot();
+        if self.sender.try_send(QueuedRequest { forwarded, outcome }).is_err() {
+            return Err(Refused::TooManyRequests { most: AT_ONCE_MAX });
+        }
+        // The forwarded call has begun, so the refusal counts as its response.
+        Ok(ended.await.unwrap_or_else(|_| written(&Outcome::refused(&cut_off()))))
     }
 }
 
@@ -182,7 +178,7 @@ impl Forwarding {
             caller: Caller { name: "eva".into(), role, by: api::ProvedBy::Session },
             asked: "san3".into(),
         };
-        let outcome = carry_out(router(state), &written(&forwarded)).await;
+        let outcome = carry_out(router(state), forwarded).await;
         (outcome.status, outcome.body)
     }
 
@@ -202,7 +198,7 @@ pub(super) async fn carry_out_all(state: State) {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let router = router.clone();
         tokio::spawn(async move {
-            outcome.send(written(&carry_out(router, &forwarded).await));
+            outcome.send(written(&carry_out(router, forwarded).await));
             drop(permit);
         });
     }
@@ -216,10 +212,7 @@ fn router(state: State) -> Router {
         .with_state(state)
 }
 
-async fn carry_out(router: Router, forwarded: &str) -> Outcome {
-    let Ok(forwarded) = serde_json::from_str::<ForwardedCall>(forwarded) else {
-        return Outcome::refused(&no_forwarded_call());
-    };
+async fn carry_out(router: Router, forwarded: ForwardedCall) -> Outcome {
     let (asked, who) = (&forwarded.asked, &forwarded.caller.name);
     let action = format!("{} {}", forwarded.method, forwarded.target);
     match forwarded.method.as_str() {

@@ -25,7 +25,7 @@ use super::dry_run::Answer;
 use super::input::{Json, Parameters, Segments};
 use super::jobs;
 use super::node_param::{AskedOfNode, OfNode};
-use super::peers::{self, QueriedNodes, Whose};
+use super::peers::{self, PeerQuery, QueriedNodes, Whose};
 use super::refusal::{Refusal, Reply, with_causes};
 use super::state::State;
 
@@ -52,7 +52,7 @@ pub(super) async fn of_nodes(state: &State, asked: QueriedNodes) -> Result<List<
     let here = |control: Rc<Control>, is_asked: bool| async move {
         Ok(if is_asked { own(&control) } else { Vec::new() })
     };
-    let (mut items, answers) = peers::gather(state, asked, |_| peers::POOLS.to_owned(), here).await?;
+    let (mut items, answers) = peers::gather(state, asked, |_| PeerQuery::Pools, here).await?;
     let (theirs, missing) = answers.read::<PoolReport>();
     items.extend(theirs.into_iter().map(PoolReport::shown));
     Ok(List { items, missing })

@@ -23,7 +23,7 @@ pub use self::identity::severity_of;
 use self::judge::{Observed, judge};
 pub use self::own::Opened;
 pub(super) use self::own::reports;
-use super::peers::{self, QueriedNodes};
+use super::peers::{self, PeerQuery, QueriedNodes};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 use super::{cluster, node, pools, volumes};
@@ -51,7 +51,7 @@ async fn observe(state: &State) -> Result<Observed, Refusal> {
         state.call(members),
         volumes::all(state),
         pools::of_nodes(state, QueriedNodes::All),
-        peers::list(state, QueriedNodes::All, peers::FAULTS, own),
+        peers::list(state, QueriedNodes::All, PeerQuery::Faults, own),
     );
     let ((nodes, in_etcd), volumes, pools, reports) = (members?, volumes?, pools?, reports?);
     let mut incomplete = [volumes.missing, pools.missing].concat();

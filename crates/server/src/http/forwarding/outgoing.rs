@@ -16,10 +16,11 @@ use serde::Deserialize;
 
 use super::super::access::Caller;
 use super::super::input::whole;
+use super::super::peers::PeerRequest;
 use super::super::refusal::Refusal;
 use super::super::state::State;
 use super::super::{jobs, node_param};
-use super::{AT_NODES, ForwardedCall, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of, written};
+use super::{AT_NODES, ForwardedCall, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of};
 
 /// What a call that another node may execute is about.
 #[derive(Clone, Debug)]
@@ -115,7 +116,8 @@ async fn at_another_node(
         caller,
         asked: state.name.clone(),
     };
-    let forwarded = control::Request { text: written(&forwarded), changes: method != "GET" };
+    let text = PeerRequest::Call(forwarded).written();
+    let forwarded = control::Request { text, changes: method != "GET" };
     let to = about.clone();
     let pass = move |control: Rc<Control>| async move {
         let passage = match to {

@@ -32,7 +32,7 @@ use self::view::{of_change, of_conversion, of_ended, of_verification, of_volume}
 use super::access::Caller;
 use super::dry_run::DryRunParam;
 use super::input::{Parameters, Segments};
-use super::peers::{ENDED_JOBS, JOBS, Whose, gather};
+use super::peers::{PeerQuery, Whose, gather};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 
@@ -68,12 +68,12 @@ pub(super) async fn list(
     Parameters(Which { node, ended }): Parameters<Which>,
 ) -> Reply<List<Job>> {
     let asked = Whose { node }.asked()?;
-    let kind = if ended { ENDED_JOBS } else { JOBS };
+    let query = move |_| if ended { PeerQuery::EndedJobs } else { PeerQuery::Jobs };
     let known = move |control: Rc<Control>, is_asked: bool| async move {
         let known = if ended { Known::ended(&control) } else { Known::under_way(&control).await };
         Ok((known, is_asked))
     };
-    let ((known, of_this), answers) = gather(&state, asked, move |_| kind.to_owned(), known).await?;
+    let ((known, of_this), answers) = gather(&state, asked, query, known).await?;
     let mut items = if of_this { known } else { known.of_cluster() }.shown();
     let (theirs, missing) = answers.read::<JobReport>();
     items.extend(theirs.into_iter().map(JobReport::shown));

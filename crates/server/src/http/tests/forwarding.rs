@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ::node::PeerQueries;
+use ::node::PeerRequests;
 use ::node::control::FORWARD_DEADLINE;
 use api::Role;
 use axum::body::Body;
@@ -13,7 +13,7 @@ use initiator::{Options, Session};
 use serde_json::{Value, json};
 
 use super::rig::{Answer, MIB, Rig, with_json};
-use crate::http::Forwarding;
+use crate::http::forwarding::Forwarding;
 
 /// Until two nodes have connected, on a busy machine.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
@@ -316,7 +316,7 @@ fn reads_of_another_node_have_a_shorter_timeout_than_changes() {
 fn a_volume_is_created_although_its_node_does_not_report_it() {
     let first = Rig::with(
         |_| {},
-        |config| config.peer_queries = PeerQueries::new(|_, _| Box::pin(std::future::pending())),
+        |config| config.peer_requests = PeerRequests::new(|_, _| Box::pin(std::future::pending())),
     );
     let second = Rig::new();
     cluster_of(&first, &second);

@@ -14,7 +14,7 @@ use super::elsewhere::CopyReport;
 use super::{asked_compression, asked_when_full, candidates, named, nodes, whole};
 use crate::http::dry_run::{Answer, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
-use crate::http::peers::{self, POOLS, VOLUMES};
+use crate::http::peers::{self, PeerQuery};
 use crate::http::pools::{self, PoolReport};
 use crate::http::refusal::{Refusal, Reply};
 use crate::http::state::State;
@@ -211,12 +211,12 @@ pub(super) async fn room_for(
         let others = || of_copies.iter().copied().filter(|node| *node != here.0);
         let nodes = nodes(&control).await;
         // Each node reports the pool of its copy, and the space it takes there.
-        let questions = others().map(|node| (node, format!("{VOLUMES} {id}"))).collect();
-        let (mut there, _) = peers::ask(&control, questions).await?.read::<CopyReport>();
+        let queries = others().map(|node| (node, PeerQuery::Volumes(vec![id.clone()]))).collect();
+        let (mut there, _) = peers::ask(&control, queries).await?.read::<CopyReport>();
         let told_by = one.copies.iter().find(|copy| copy.here).map_or(here.0, |copy| copy.node);
         there.push(CopyReport::of(&one, told_by));
-        let questions = others().map(|node| (node, POOLS.to_owned())).collect();
-        let (theirs, missing) = peers::ask(&control, questions).await?.read::<PoolReport>();
+        let queries = others().map(|node| (node, PeerQuery::Pools)).collect();
+        let (theirs, missing) = peers::ask(&control, queries).await?.read::<PoolReport>();
         let mut pools: Vec<Pool> = theirs.into_iter().map(PoolReport::shown).collect();
         pools.extend(pools::own(&control));
         Ok((there, Room { nodes, pools, missing, here }))

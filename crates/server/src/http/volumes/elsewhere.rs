@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use store::SpacePolicy;
 
 use super::{compression, copies, kind, map, naa, shown, split_brain, verification, when_full};
-use crate::http::peers::{self, VOLUMES};
+use crate::http::peers::{self, PeerQuery};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
@@ -59,10 +59,10 @@ impl CopyReport {
 pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Arc<CopyReport>>>>);
 
 /// This node's copies of the volumes with these IDs, for another node that asks.
-pub(in crate::http) async fn of_ids(control: &Control, ids: &str) -> Vec<CopyReport> {
+pub(in crate::http) async fn of_ids(control: &Control, ids: &[String]) -> Vec<CopyReport> {
     let (names, node) = (control.node_names(), control.number());
-    let of_id = |id| Some(CopyReport::of(&shown(control.volume(id).ok()?, &names), node));
-    yielding::filter_map(ids.split_whitespace(), of_id).await
+    let of_id = |id: &String| Some(CopyReport::of(&shown(control.volume(id).ok()?, &names), node));
+    yielding::filter_map(ids, of_id).await
 }
 
 /// The volumes of the record that have no open copy on this node.
@@ -94,21 +94,19 @@ impl There {
         There { volumes, me: reconciler.me().0, heard: heard.collect() }
     }
 
-    /// The questions to other nodes about unknown volumes. A copy on a node that is up is preferred, then one
+    /// The queries to other nodes about unknown volumes. A copy on a node that is up is preferred, then one
     /// in sync, since its node has the volume open.
-    fn questions(&self, known: &Elsewhere) -> BTreeMap<u16, String> {
-        let mut questions: BTreeMap<u16, String> = BTreeMap::new();
+    fn queries(&self, known: &Elsewhere) -> BTreeMap<u16, PeerQuery> {
+        let mut ids: BTreeMap<u16, Vec<String>> = BTreeMap::new();
         let unknown = self.volumes.iter().filter(|(volume, _)| known.of(&volume.entry.id).is_none());
         for (volume, _) in unknown {
             let best = other_copies(self.me, volume)
                 .max_by_key(|copy| (self.heard.contains(&copy.node), copy.standing == StandingEntry::InSync));
             if let Some(copy) = best {
-                let question = questions.entry(copy.node).or_insert_with(|| VOLUMES.to_owned());
-                question.push(' ');
-                question.push_str(&volume.entry.id);
+                ids.entry(copy.node).or_default().push(volume.entry.id.clone());
             }
         }
-        questions
+        ids.into_iter().map(|(node, ids)| (node, PeerQuery::Volumes(ids))).collect()
     }
 
     /// The volumes, with what other nodes have reported about them. `missing`: the nodes that did not answer.
@@ -135,11 +133,11 @@ impl There {
 pub(super) async fn learn(state: &State, there: &There) -> Result<Vec<Missing>, Refusal> {
     let ids = there.volumes.iter().map(|(volume, _)| volume.entry.id.as_str());
     state.elsewhere.keep(&ids.collect());
-    let questions = there.questions(&state.elsewhere);
-    if questions.is_empty() {
+    let queries = there.queries(&state.elsewhere);
+    if queries.is_empty() {
         return Ok(Vec::new());
     }
-    let answers = state.call(|control| async move { peers::ask(&control, questions).await }).await?;
+    let answers = state.call(|control| async move { peers::ask(&control, queries).await }).await?;
     let (told, missing) = answers.read::<CopyReport>();
     state.elsewhere.remember(told);
     Ok(missing)
@@ -156,10 +154,9 @@ pub(super) async fn one(
     if let Some(told) = known.of(&status.entry.id) {
         return Ok(Some(seen_by(control, &status, Ok(told))));
     }
-    let question = || format!("{VOLUMES} {}", status.entry.id);
-    let questions: BTreeMap<u16, String> =
-        other_copies(reconciler.me().0, &status).map(|copy| (copy.node, question())).collect();
-    let (told, missing) = peers::ask(control, questions).await?.read::<CopyReport>();
+    let query = || PeerQuery::Volumes(vec![status.entry.id.clone()]);
+    let queries = other_copies(reconciler.me().0, &status).map(|copy| (copy.node, query())).collect();
+    let (told, missing) = peers::ask(control, queries).await?.read::<CopyReport>();
     known.remember(told);
     let told = match known.of(&status.entry.id) {
         Some(told) => Ok(told),
