@@ -109,7 +109,10 @@ pub(super) async fn shown(audit: &Audit, question: &str) -> Result<Vec<AuditEntr
     let wanted: AuditFilter =
         serde_json::from_str(question).map_err(|error| Unanswered::NotUnderstood(error.to_string()))?;
     let wanted = AuditFilter { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
-    audit.last(wanted).await.map_err(|error| Unanswered::AuditUnreadable(error.to_string()))
+    audit.last(wanted).await.map_err(|error| {
+        tracing::warn!(%error, "the audit log cannot be read for another node");
+        Unanswered::AuditUnreadable((&error).into())
+    })
 }
 
 fn cut(mut text: String) -> String {
