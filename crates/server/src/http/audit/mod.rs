@@ -106,7 +106,10 @@ impl Audit {
     /// The log cannot be read.
     pub(super) async fn shown(&self, wanted: AuditFilter) -> Result<Vec<AuditEntry>, Unanswered> {
         let wanted = AuditFilter { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
-        self.last(wanted).await.map_err(|error| Unanswered::AuditUnreadable(error.to_string()))
+        self.last(wanted).await.map_err(|error| {
+            tracing::warn!(%error, "the audit log cannot be read for another node");
+            Unanswered::AuditUnreadable((&error).into())
+        })
     }
 }
 

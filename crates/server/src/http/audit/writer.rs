@@ -21,7 +21,7 @@ const WAITING_MAX: usize = 256;
 /// How long a response waits for its entry to be written. After this time a disk counts as hung.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
 
-/// Why the audit log cannot be written. Nodes report it to each other as JSON.
+/// Why the audit log cannot be written or read. Nodes report it to each other as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::http) enum AuditTrouble {
