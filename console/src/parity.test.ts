@@ -92,6 +92,7 @@ const NOT_SHOWN: Record<string, string> = {
   'CopySync copied_bytes': 'the progress is shown as what is left of the total',
   'Event revision': 'for programs that collect events of several nodes, to recognize duplicates',
   'Event subject_id': 'the page of a volume uses it in its query',
+  'Event subject_node': 'for programs that collect events of several nodes, to recognize duplicates',
   'Events gap': 'for `after`, which the console never sends',
   'HistorySeries unit': 'each chart knows its unit',
   'Pool extent': 'nodes round to it',

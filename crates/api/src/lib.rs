@@ -49,7 +49,7 @@ pub use self::cluster::{
 };
 pub use self::counters::{FlowCounters, LatencyBucket, VolumeCounters};
 pub use self::disk::BlockDevice;
-pub use self::event::{DiskRange, Event, Events, EventsQuery};
+pub use self::event::{DiskRange, Event, EventIdentity, Events, EventsQuery, MapChange};
 pub use self::finding::{Finding, FindingCode, Subject, SubjectKind};
 pub use self::history::{Forecast, History, HistoryQuery, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate, HostSetup, HostSystem};

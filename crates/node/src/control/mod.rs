@@ -93,7 +93,7 @@ pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::{ForkDecision, PolicyChange};
 pub use self::forwarding::{FORWARD_DEADLINE, ForwardOutcome, NotBegun, Request};
 pub use self::handoff::Handoff;
-pub use self::leaving::DiskLeaving;
+pub use self::leaving::{DiskLeaving, NotEmptied};
 pub use self::leftovers::NotServed;
 pub use self::links::LinkStatus;
 pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
 
+use super::audit::AuditTrouble;
 use super::state::State;
 use super::{audit, events};
 
@@ -36,7 +37,7 @@ pub(super) enum Inquiry {
 }
 
 /// Why a node has not answered a question. Nodes send it to each other as JSON; texts in it are errors of the
-/// system.
+/// JSON parser.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Unanswered {
@@ -49,7 +50,7 @@ pub(super) enum Unanswered {
     #[error("{0} reads of its audit log are already in progress")]
     AuditBusy(usize),
     #[error("its audit log cannot be read: {0}")]
-    AuditUnreadable(String),
+    AuditUnreadable(AuditTrouble),
     #[error("its answer cannot be read: {0}")]
     Strange(String),
 }

@@ -60,7 +60,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use self::access::{Access, CredentialLeft, Opening};
-pub use self::certificate::{Certificate, CertificateError, CertificateFiles};
+pub use self::certificate::{Certificate, CertificateError, CertificateFault, CertificateFiles};
 pub use self::events::Ring as EventRing;
 pub use self::findings::severity_of;
 pub use self::peers::Shared;

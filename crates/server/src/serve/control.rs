@@ -223,10 +223,9 @@ impl Http {
         let (certificate, no_certificate) = match certificate(settings).transpose() {
             Ok(certificate) => (certificate, None),
             Err(error) => {
-                let why = format!("the API does not answer other machines: {}", http::with_causes(&error));
-                tracing::error!("{why}");
+                tracing::error!("the API does not answer other machines: {}", http::with_causes(&error));
                 sockets.retain(|(address, _)| address.ip().is_loopback());
-                (None, Some(why))
+                (None, Some(http::CertificateFault::from(&error)))
             }
         };
         let opening = Opening {

@@ -16,6 +16,7 @@ use terms::clock::unix_now;
 use utoipa::IntoParams;
 
 pub(super) use self::log::AuditFilter;
+pub(super) use self::writer::AuditTrouble;
 use self::writer::Writer;
 use super::input::{Parameters, limit_of, skip_of};
 use super::inquiries::{self, Inquiry, Unanswered};
@@ -59,11 +60,11 @@ impl Audit {
     }
 
     /// The directory, and why the log cannot be written, as of the last attempt.
-    pub(super) fn known_error(&self) -> Option<(PathBuf, String)> {
+    pub(super) fn known_error(&self) -> Option<(PathBuf, AuditTrouble)> {
         Some((self.directory.clone(), self.writer.known_trouble()?))
     }
 
-    fn said(&self, why: String) -> String {
+    fn said(&self, why: AuditTrouble) -> String {
         format!(
             "cannot write the audit log in {}; changes through the API are refused until it can be written: {why}",
             self.directory.display()
@@ -105,7 +106,10 @@ impl Audit {
     /// The log cannot be read.
     pub(super) async fn shown(&self, wanted: AuditFilter) -> Result<Vec<AuditEntry>, Unanswered> {
         let wanted = AuditFilter { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
-        self.last(wanted).await.map_err(|error| Unanswered::AuditUnreadable(error.to_string()))
+        self.last(wanted).await.map_err(|error| {
+            tracing::warn!(%error, "the audit log cannot be read for another node");
+            Unanswered::AuditUnreadable((&error).into())
+        })
     }
 }
 

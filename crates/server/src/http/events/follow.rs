@@ -309,6 +309,8 @@ mod tests {
             cause: None,
             subject: Some("db".into()),
             subject_id: None,
+            subject_node: None,
+            map: None,
             text: "volume db created".into(),
             action: None,
             node: None,

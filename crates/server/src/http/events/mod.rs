@@ -95,8 +95,9 @@ pub(super) async fn take_all(state: State) {
         state.events.is_of(answer.number);
         if let Some(started) = started.take() {
             state.events.tell(Duration::ZERO, started);
-            if let Some(why) = state.access.no_certificate.clone() {
-                let happened = Happened::new(CERTIFICATE_UNAVAILABLE, &state.name, why);
+            if let Some(why) = &state.access.no_certificate {
+                let text = format!("the API does not answer other machines: {why}");
+                let happened = Happened::new(CERTIFICATE_UNAVAILABLE, &state.name, text);
                 state.events.tell(Duration::ZERO, happened);
             }
             if let Some(why) = state.access.audit.trouble().await {

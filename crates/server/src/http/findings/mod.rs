@@ -46,12 +46,11 @@ pub(super) async fn list(state: State) -> Reply<List<Finding>> {
 async fn observe(state: &State) -> Result<Observed, Refusal> {
     let opened = Arc::clone(&state.opened);
     let own = move |control: Rc<Control>| async move { Ok(reports(&control, &opened)) };
-    let pools = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
     // All at once, since each question may wait for a node that does not answer.
     let (members, volumes, pools, reports) = tokio::join!(
         state.call(members),
         volumes::all(state),
-        peers::list(state, QueriedNodes::All, PeerQuery::Pools, pools),
+        pools::of_nodes(state, QueriedNodes::All),
         peers::list(state, QueriedNodes::All, PeerQuery::Faults, own),
     );
     let ((nodes, in_etcd), volumes, pools, reports) = (members?, volumes?, pools?, reports?);
