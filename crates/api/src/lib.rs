@@ -70,8 +70,8 @@ pub use self::session::Session;
 pub use self::severity::Severity;
 pub use self::since::Since;
 pub use self::snapshot::{
-    Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotRestore,
-    SnapshotRestored, SnapshotState, SnapshotVolume,
+    ChangedRange, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotDiff,
+    SnapshotDiffQuery, SnapshotRestore, SnapshotRestored, SnapshotState, SnapshotVolume,
 };
 pub use self::split_brain::{
     ChosenPolicy, ForkResolution, PolicyChoice, PolicyChosen, SplitBrainPolicy, VolumeFork,

@@ -215,6 +215,10 @@ pub enum ControlError {
         "the copy of volume {volume:?} on node {node} is in sync, and does not have snapshot {snapshot:?}: it was added or resynced later"
     )]
     CopyLacksSnapshot { volume: String, node: u16, snapshot: String },
+    #[error("no copy of volume {volume:?} has both snapshot {since:?} and snapshot {snapshot:?}")]
+    NoCopyHasBoth { volume: String, since: String, snapshot: String },
+    #[error("the snapshots were not compared: volume {volume:?} on node {node}: {obstacle}")]
+    NotCompared { volume: String, node: u16, obstacle: SnapshotObstacle },
     #[error("volumes are being restored to snapshot {0:?}")]
     SnapshotRestored(String),
     #[error("snapshot {0:?} is on hold")]

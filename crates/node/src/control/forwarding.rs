@@ -83,20 +83,7 @@ impl Control {
             return ForwardOutcome::Stays;
         }
         let Ok((_, entry)) = entry_named(&reconciler, volume) else { return ForwardOutcome::Stays };
-        let mut copies = entry.copies.clone();
-        // A node whose copy is in sync has it open.
-        let worth = |copy: &CopyEntry| {
-            (!reconciler.hears(NodeId(copy.node)), copy.standing != StandingEntry::InSync, copy.slot)
-        };
-        copies.sort_by_key(worth);
-        let mut refused = Vec::new();
-        for copy in copies {
-            match try_node(&reconciler, NodeId(copy.node), Some(&entry.id), request).await {
-                ForwardOutcome::Refused(by) => refused.extend(by),
-                passage => return passage,
-            }
-        }
-        ForwardOutcome::Refused(refused)
+        forward_to_one_of(&reconciler, &entry.id, entry.copies, request).await
     }
 
     /// Forwards a request about a node's own objects to that node, unless it is this one.
@@ -163,6 +150,29 @@ impl Control {
         let entry = reconciler.volume(info.id).map(|volume| volume.entry);
         entry.is_none_or(|entry| entry.copy_on(reconciler.me()).is_some())
     }
+}
+
+/// Forwards a request about a volume to the node of one of these copies: of those that refuse it, to the next
+/// one.
+pub(super) async fn forward_to_one_of(
+    reconciler: &Rc<Reconciler>,
+    volume: &str,
+    mut copies: Vec<CopyEntry>,
+    request: &Request,
+) -> ForwardOutcome {
+    // A node whose copy is in sync has it open.
+    let worth = |copy: &CopyEntry| {
+        (!reconciler.hears(NodeId(copy.node)), copy.standing != StandingEntry::InSync, copy.slot)
+    };
+    copies.sort_by_key(worth);
+    let mut refused = Vec::new();
+    for copy in copies {
+        match try_node(reconciler, NodeId(copy.node), Some(volume), request).await {
+            ForwardOutcome::Refused(by) => refused.extend(by),
+            passage => return passage,
+        }
+    }
+    ForwardOutcome::Refused(refused)
 }
 
 /// The result at one node; `volume` is the identity of the volume that the request is about, if any.

@@ -125,6 +125,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(volumes::split_brain::resolve_fork))
         .routes(routes!(snapshots::list, snapshots::create))
         .routes(routes!(snapshots::show, snapshots::change, snapshots::delete))
+        .routes(routes!(snapshots::diff::diff))
         .routes(routes!(snapshots::restoring::restore))
         .routes(routes!(targets::list, targets::create))
         .routes(routes!(targets::show, targets::change, targets::delete))

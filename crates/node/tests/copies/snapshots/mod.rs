@@ -1,5 +1,6 @@
 //! Snapshots of sets of volumes: one instant on all copies, and everywhere or nowhere whatever crashes.
 
+mod diffs;
 mod restores;
 
 use super::set_back::with_image_of_yesterday;

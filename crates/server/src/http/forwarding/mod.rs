@@ -1,11 +1,12 @@
-//! Calls that another node executes. They concern a volume of which this node has no copy, or another node's
-//! pools, sessions or jobs. A node that has the volume, with or without other copies, or the node that the
-//! call names executes the call, and the queried node passes its response on.
+//! Calls that another node executes. They concern a volume of which this node has no copy, snapshots that its
+//! copy does not have, or another node's pools, sessions or jobs. A node that has the volume, with or without
+//! other copies, or the snapshots, or the node that the call names executes the call, and the queried node
+//! passes its response on.
 //!
 //! The queried node checks the caller's role and writes its audit log ([`super::access`]). The executing node
 //! accepts forwarded calls only from nodes of its cluster, over their link, and only calls of [`OF_VOLUMES`],
-//! [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`]. It checks the role again, so that a node whose table of
-//! calls is out of date grants no more rights than this one would.
+//! [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`], and [`DIFF`]. It checks the role again, so that a node
+//! whose table of calls is out of date grants no more rights than this one would.
 //!
 //! Calls of [`OF_NODES`] name disks and files of the executing node's machine, and some of them need an
 //! administrator. The executing node relies on the queried one for the identity of the caller. This grants
@@ -66,6 +67,9 @@ const AT_NODES: [(&str, &str); 5] = [
 ];
 /// The call whose body names the volume.
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
+
+/// The call that compares two snapshots of a volume: a node whose copy has both executes it.
+const DIFF: (&str, &str) = ("GET", "/v1/snapshots/{snapshot}/diff");
 
 /// Calls about objects of one node: the node that the query names executes them ([`node_param::OfNode`]).
 const OF_NODES: [(&str, &str); 15] = [
@@ -271,12 +275,12 @@ async fn admit(state: State, request: Request, next: Next) -> Response {
     response
 }
 
-/// The entry of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] or [`OF_JOBS`] for a request.
+/// The entry of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] or [`OF_JOBS`] for a request, or [`DIFF`].
 fn call_of(request: &Request) -> Option<(&'static str, &'static str)> {
     let route = request.extensions().get::<MatchedPath>()?.as_str();
     // A HEAD is executed as a GET whose body is not sent.
     let asked = if *request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
-    let mut calls = OF_VOLUMES.into_iter().chain(OF_NODES).chain(OF_AUTHORITY).chain(OF_JOBS);
+    let mut calls = OF_VOLUMES.into_iter().chain(OF_NODES).chain(OF_AUTHORITY).chain(OF_JOBS).chain([DIFF]);
     calls.find(|(method, path)| *method == asked && *path == route)
 }
 
@@ -349,7 +353,7 @@ mod tests {
 
     #[test]
     fn calls_without_a_node_parameter_name_no_machine_objects() {
-        for (method, path) in OF_VOLUMES.into_iter().chain(OF_JOBS) {
+        for (method, path) in OF_VOLUMES.into_iter().chain(OF_JOBS).chain([DIFF]) {
             let needed =
                 needs().find(|(of, route, _)| (*of, *route) == (method, path)).map(|(.., need)| need);
             let is_no_administrators = matches!(needed, Some(Need::Role(role)) if role <= Role::Operator);

@@ -1,5 +1,6 @@
 //! Snapshots of volumes.
 
+pub(super) mod diff;
 pub(super) mod restoring;
 
 use std::collections::BTreeMap;
