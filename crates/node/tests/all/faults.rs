@@ -18,6 +18,9 @@ use crate::rig::{Client, DISK, MIB, POOL, RECORD, Rig, Shape, TARGET, log_in};
 use crate::seeds::each_seed;
 use crate::workload::volume_number;
 
+/// After this time, a new volume's node has nothing more to write to its pool, such as its mark.
+const AT_REST: Duration = Duration::from_secs(2);
+
 /// Sense keys (SPC-4 table 43).
 const NOT_READY: u8 = 0x02;
 const MEDIUM_ERROR: u8 = 0x03;
@@ -63,6 +66,7 @@ fn a_disk_that_failed_to_write_is_shown_until_the_node_starts_again() {
         (pool.state.unwrap().failed, faults)
     };
     assert!(matches!(said(&rig), (disks, faults) if disks.is_empty() && faults.is_empty()));
+    rig.world.run_for(AT_REST);
     rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default().with_unwritable(0..64 * MIB));
     client.run(|portal| async move {
         write(&*log_in(portal, "client", 0).await, 0, 300, 1).await.unwrap_err();
@@ -421,6 +425,7 @@ fn a_read_with_fua_and_a_verify_are_of_the_medium() {
             session.flush(Lun(0)).await.unwrap();
             session
         });
+        rig.world.run_for(AT_REST);
         let faults = DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() };
         rig.world.set_disk_faults(rig.server, DISK, faults);
         client.run(move |_| async move {

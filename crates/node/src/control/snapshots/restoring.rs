@@ -20,7 +20,7 @@ use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::taking::{
     Beginning, HOLD_MAX, KNOWN_WITHIN, PREPARE_DEADLINE, ask_step, check_volume, not_taken, too_slow,
 };
-use super::{SnapshotStatus, all, complete, numbered};
+use super::{SnapshotStatus, all, numbered};
 use crate::copies::{
     Restores, SliceCopy, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf,
     SnapshotState, SnapshotStep, StandingEntry, VolumeEntry, pool_number, volume_key,
@@ -116,7 +116,7 @@ impl Control {
     /// [`ControlError::CopyLacksSnapshot`], [`ControlError::NotRestored`].
     pub fn plan_restore(&self, spec: &RestoreSpec) -> Result<RestorePlan> {
         let reconciler = self.reconciler()?;
-        let snapshot = complete(&reconciler, &spec.snapshot)?;
+        let snapshot = super::complete(&reconciler, &spec.snapshot)?;
         let mut wanted = BTreeSet::new();
         for volume in &spec.volumes {
             let (_, entry) = entry_named(&reconciler, volume)?;
