@@ -65,24 +65,8 @@ impl Running {
 
     /// Whether a zone on the disk that is leaving can only be emptied with another zone.
     pub(super) fn needs_zone_to_leave(&self) -> bool {
-        match self.segments.emptied_zone() {
-            Some(zone) => self.is_short_to_empty(zone),
-            None => self.segments.next_to_empty().is_some_and(|zone| !self.can_do_without(zone)),
-        }
-    }
-
-    /// Whether the zone that is being emptied stays as it is because segments are short: the cleaner gains
-    /// none, or the last checkpoint has changed nothing there. (While hosts write, there is always something
-    /// to merge that the cleaner may gain from.)
-    ///
-    /// The zone was retired with enough of them. But what is moved takes segments, and the map may need more
-    /// by now: in a log of one zone, that is most of its segments. And the pool lends no zone for being short
-    /// while little is live.
-    fn is_short_to_empty(&self, zone: u32) -> bool {
-        let can_leave = |used: &Used| used.live > 0 && !used.stuck;
-        self.stock() <= self.low()
-            && (self.exhausted || self.is_stalled)
-            && self.segments.used_in(zone).any(|(_, used)| can_leave(used))
+        let zone = self.segments.next_to_empty();
+        zone.is_some_and(|zone| self.segments.emptied_zone().is_none() && !self.can_do_without(zone))
     }
 
     /// A segment of the zone that is being emptied, from which the cleaner can move what is live. It never
@@ -132,9 +116,7 @@ impl Running {
         if let Some(zone) = self.segments.emptied_zone() {
             let is_stuck = |used: &Used| used.stuck && used.live > 0;
             let all_stuck = self.segments.used_in(zone).all(|(_, used)| is_stuck(used));
-            if all_stuck && !self.segments.is_unused(zone) {
-                return Some(Stays::Unreadable);
-            }
+            return (all_stuck && !self.segments.is_unused(zone)).then_some(Stays::Unreadable);
         }
         let is_refused = self.none_to_leave && !self.asking;
         (is_refused && self.needs_zone_to_leave()).then_some(Stays::NoSpace)
@@ -202,8 +184,7 @@ impl Inner {
     /// One that has changed nothing would be followed by others forever.
     pub(super) fn leave_on(&self, before: (usize, Option<u64>)) {
         let mut state = self.state.borrow_mut();
-        state.is_stalled = state.left_on_disk() == before;
-        if !state.is_stalled {
+        if state.left_on_disk() != before {
             state.stock_changed = true;
         }
     }
@@ -216,61 +197,5 @@ impl Inner {
             Phase::Refused | Phase::Failed => Some(Stays::Offline),
         };
         self.handle.set_stays(stays);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use base::ByteLen;
-
-    use super::super::LogMemory;
-    use super::super::place::Place;
-    use super::super::segment::Zone;
-    use super::super::tests::without_pool;
-    use super::*;
-
-    /// A log with a zone on each of two disks. The one on disk 0 is being emptied, and has a block left. So
-    /// few segments of the other one are unused that the cleaner moves nothing.
-    fn short() -> Running {
-        let mut state = without_pool(16, LogMemory::new(ByteLen(1 << 30)));
-        for number in 0..2 {
-            state.segments.add_zone(number, Zone { disk: number as u16, offset: 0, leaving: false });
-        }
-        state.segments.begin(3, 7, Kind::Data);
-        state.segments.set(Place::new(3, 5).run(1));
-        state.segments.seal(3);
-        assert!(state.segments.set_leaving_disk(Some(0)));
-        state.segments.retire_zone(0);
-        let unused = state.map_need() + state.low();
-        state.segments.free.truncate(unused as usize);
-        assert!(state.stock() == state.low() && state.victim_to_empty().is_none());
-        state
-    }
-
-    /// Before, such a log waited for good, and nothing said so.
-    #[test]
-    fn a_log_that_is_short_while_it_empties_a_zone_needs_another_one() {
-        let mut state = short();
-        assert!(!state.needs_zone_to_leave(), "the cleaner may still gain something");
-        state.exhausted = true;
-        assert!(state.needs_zone_to_leave());
-        state.exhausted = false;
-        state.is_stalled = true;
-        assert!(state.needs_zone_to_leave());
-        assert_eq!(state.stays(), None, "the pool may have one");
-        state.none_to_leave = true;
-        assert_eq!(state.stays(), Some(Stays::NoSpace));
-        state.segments.free.push(16);
-        assert!(state.stock() > state.low() && !state.needs_zone_to_leave());
-        assert_eq!(state.stays(), None);
-    }
-
-    #[test]
-    fn what_cannot_be_read_needs_no_zone() {
-        let mut state = short();
-        (state.exhausted, state.none_to_leave) = (true, true);
-        state.segments.set_stuck(3);
-        assert!(!state.needs_zone_to_leave());
-        assert_eq!(state.stays(), Some(Stays::Unreadable));
     }
 }

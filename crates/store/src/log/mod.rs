@@ -251,8 +251,6 @@ struct Running {
     refused_ask: u64,
     /// The pool has refused a zone without which the log cannot leave a disk that is leaving the pool.
     none_to_leave: bool,
-    /// The last checkpoint has left as much on the disk that is leaving the pool as there was before.
-    is_stalled: bool,
     /// The pool had no space for a zone when so much of it had been freed ([`Lender::freed`]).
     no_zone_since: Option<u64>,
     /// How many quarters of slots were live at the last freeze whose checkpoint has ended, once all changes
@@ -636,7 +634,6 @@ impl Running {
             asks: 0,
             refused_ask: 0,
             none_to_leave: false,
-            is_stalled: false,
             no_zone_since: None,
             settled: None,
             credit: 0,

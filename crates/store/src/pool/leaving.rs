@@ -197,8 +197,7 @@ impl Inner {
         let mut others = state.allocator.clone();
         others.set_open(place, false);
         let free = ByteLen(others.free() * self.extent_bytes);
-        // Each zone is one run. With as many zones elsewhere as it has here, a log has room for what is here;
-        // a log of very few zones may need one more, and says so then.
+        // Each zone is one run. With as many zones elsewhere as it has here, a log has room for what is here.
         let mut zones = state.catalog.logs.logs.values().flat_map(|log| log.zones.values());
         let fit = zones.all(|zone| !is_there(zone) || others.allocate_run(zone.count.into()).is_some());
         if used > free || !fit { Err(StoreError::NoSpace { wanted: used, free }) } else { Ok(place) }
