@@ -138,6 +138,10 @@ pub enum EnterError {
         "this node has snapshots (such as {0:?}), which cannot be moved to another cluster: delete them first (`ursa snapshot list`)"
     )]
     HasSnapshots(String),
+    #[error(
+        "this node has schedules of snapshots (such as {0:?}), which cannot be moved to another cluster: delete them first (`ursa snapshot schedule delete`)"
+    )]
+    HasSchedules(String),
     #[error("{}", ClusterFault::FormerCluster)]
     FormerCluster,
     #[error("{}", ClusterFault::NotInEtcd)]

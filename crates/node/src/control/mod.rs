@@ -122,8 +122,8 @@ pub use self::scrubbing::{
 };
 use self::snapshots::Snapshots;
 pub use self::snapshots::{
-    HOLD_MAX as SNAPSHOT_HOLD_MAX, RestorePlan, RestoreSpec, Restored, SnapshotHere, SnapshotSpec,
-    SnapshotStatus, SnapshotVolume, SnapshotsHere,
+    HOLD_MAX as SNAPSHOT_HOLD_MAX, RestorePlan, RestoreSpec, Restored, ScheduleChange, ScheduleSpec,
+    ScheduleStatus, SnapshotHere, SnapshotSpec, SnapshotStatus, SnapshotVolume, SnapshotsHere,
 };
 pub use self::start::{DefaultPool, StartError, StartSpec};
 pub use self::status::{

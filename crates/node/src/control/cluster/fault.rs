@@ -170,6 +170,7 @@ impl From<&EnterError> for ClusterFault {
             | EnterError::NotAlone
             | EnterError::NotInPool(_)
             | EnterError::HasSnapshots(_)
+            | EnterError::HasSchedules(_)
             | EnterError::Credentials(CredentialsError::Make { .. })
             | EnterError::DeathNotice(_) => ClusterFault::Other,
         }
