@@ -1,6 +1,7 @@
 //! Snapshots of volumes.
 
 pub(super) mod restoring;
+pub(super) mod schedules;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -254,6 +255,7 @@ fn shown(status: SnapshotStatus, reports: &Reports) -> Snapshot {
         created: entry.at,
         pause_us: Some(entry.pause_us).filter(|pause| *pause > 0),
         held: entry.held,
+        schedule: entry.schedule.map(|of| of.name),
     }
 }
 
