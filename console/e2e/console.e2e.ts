@@ -80,7 +80,7 @@ it('describes a single node, and lets two others join it', async () => {
 
   await go('#/nodes')
   await button('Join another cluster').click()
-  await said('This node’s own users and tokens are deleted')
+  await said('This node’s users and tokens become valid in the whole cluster')
   await button('Cancel').click()
   await button('Let others join').click()
   await field('Listen address').fill(cluster.node(1).address)

@@ -8,6 +8,7 @@ import { describe, expect, it } from 'vitest'
 
 const NO_RESTORE = 'not yet: `ursa snapshot restore` does it (docs/use/snapshots.md)'
 
+const NO_DIFF = 'not yet: `ursa snapshot diff` does it (docs/use/snapshots.md)'
 const NO_SCHEDULES = 'not yet: `ursa snapshot schedule` does it (docs/use/snapshots.md)'
 
 const NOT_IN_THE_CONSOLE: Record<string, string> = {
@@ -20,6 +21,7 @@ const NOT_IN_THE_CONSOLE: Record<string, string> = {
   leave_cluster: 'for a node that is no longer in its cluster, on that machine (docs/use/console.md)',
   force_new_cluster: 'for the only survivor of a disaster, on that machine (docs/use/console.md)',
   health: 'for load balancers and monitoring: the console requests the node itself',
+  diff_snapshots: NO_DIFF,
   restore_snapshot: NO_RESTORE,
   remove_disk: 'not yet: it shows the progress',
   show_host: 'it is in the list of host groups',
@@ -96,12 +98,15 @@ const NOT_SENT: Record<string, string> = {
 /** Response fields that no screen reads. The command line prints whole responses as JSON or YAML. */
 const NOT_SHOWN: Record<string, string> = {
   'Candidate rule': 'for programs: the text says the same',
+  'ChangedRange zeroed': NO_DIFF,
   'CopySync copied_bytes': 'the progress is shown as what is left of the total',
   'Event revision': 'for programs that collect events of several nodes, to recognize duplicates',
   'Event subject_id': 'the page of a volume uses it in its query',
+  'Event subject_node': 'for programs that collect events of several nodes, to recognize duplicates',
   'Events gap': 'for `after`, which the console never sends',
   'HistorySeries unit': 'each chart knows its unit',
   'Pool extent': 'nodes round to it',
+  'SnapshotDiff ranges': NO_DIFF,
   'Snapshot schedule': NO_SCHEDULES,
   'SnapshotRestored kept': NO_RESTORE,
   'SnapshotRestored pause_us': NO_RESTORE,

@@ -85,7 +85,7 @@ function MoreNodes({ only, etcd }: { only: ClusterNode | undefined; etcd: boolea
         {address}
       </Ask>
       <Ask opened={open === 'join'} close={() => setOpen(undefined)} title="Join another cluster" label="Join" ready={list.length > 0 && token !== ''} command={`ursa node join TOKEN --listen ${list.join(',') || 'ADDRESS'}${asWitness ? ' --witness' : ''}`} act={() => data(api.POST('/v1/cluster/join', { body: { listen: list, token, witness: asWitness } }))} done={etcd ? 'Joining the cluster.' : 'Joining the cluster. The node becomes a voter within a few seconds.'}>
-        <Said>This node’s own users and tokens are deleted; those of the cluster apply instead. You are logged out: log in again as a user of the cluster.</Said>
+        <Said>This node’s users and tokens become valid in the whole cluster, and those of the cluster on this node. If both have a user of one name, rename one first. You may have to log in again.</Said>
         <TextInput label="Join token" description="Create it on a node of the cluster, under “Nodes”. It lets one node join, once" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" />
         {address}
         <Switch label="As a witness" description={etcd ? NO_VOTES : 'The node votes and has no volumes'} disabled={etcd} checked={asWitness} onChange={(event) => setWitness(event.currentTarget.checked)} />

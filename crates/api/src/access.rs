@@ -157,6 +157,10 @@ pub struct UserCreate {
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserChange {
+    /// New name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+    pub name: Option<String>,
     /// New role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
@@ -269,7 +273,7 @@ debug_without_secrets! {
     Login: name;
     PasswordChange: ;
     UserCreate: name, role;
-    UserChange: role;
+    UserChange: name, role;
     ApiTokenMade: token;
 }
 
@@ -281,8 +285,8 @@ mod tests {
     fn debug_hides_secrets() {
         let login = Login { name: "alice".into(), password: "correct horse".into() };
         assert_eq!(format!("{login:?}"), r#"Login { name: "alice", .. }"#);
-        let change = UserChange { role: Some(Role::Admin), password: Some("battery".into()) };
-        assert_eq!(format!("{change:?}"), "UserChange { role: Some(Admin), .. }");
+        let change = UserChange { name: None, role: Some(Role::Admin), password: Some("battery".into()) };
+        assert_eq!(format!("{change:?}"), "UserChange { name: None, role: Some(Admin), .. }");
         let change = PasswordChange { old: "correct horse".into(), new: "battery staple".into() };
         assert_eq!(format!("{change:?}"), "PasswordChange { .. }");
     }

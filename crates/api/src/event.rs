@@ -30,7 +30,14 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "3f0a9c5e7d2b41868e6f1a2b3c4d5e6f")]
     pub subject_id: Option<String>,
-    /// What happened, as text.
+    /// Number of the node that `subject` names: two nodes may know it by different names. Absent: the subject
+    /// is not a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject_node: Option<u16>,
+    /// The LUN map that was added or removed. Absent: it is not about a LUN map.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map: Option<Box<MapChange>>,
+    /// What happened, as text. The texts of several nodes for the same event may differ.
     pub text: String,
     /// Recommended action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +76,34 @@ pub struct DiskRange {
     pub blocks: u64,
 }
 
+/// A LUN map that was added or removed. `subject_id` of the event is the volume.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+pub struct MapChange {
+    /// iSCSI name of the target.
+    pub target: String,
+    /// Logical unit number.
+    pub lun: u16,
+    /// Host group.
+    pub host: String,
+    /// Whether the map was added; `false`: it was removed.
+    pub added: bool,
+}
+
+/// What the reports of an event by several nodes have in common: codes and facts. Texts are not part of it,
+/// nor are names of volumes and nodes, of which some nodes know an older one or none. Nor is the cause: it is
+/// what the reporting node concluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EventIdentity<'a> {
+    code: &'a str,
+    revision: Option<u64>,
+    node: Option<u16>,
+    volume: Option<&'a str>,
+    subject_node: Option<u16>,
+    map: Option<&'a MapChange>,
+    /// The subject, if only its name identifies it.
+    name: Option<&'a str>,
+}
+
 impl Event {
     /// The most seconds between two nodes' observations of a third node that count as the same event: nodes
     /// detect a heartbeat timeout within a few seconds, and clocks differ a little.
@@ -76,22 +111,35 @@ impl Event {
 
     /// Whether both report the same occurrence, from different nodes or twice from the same node.
     ///
-    /// Events of one node are the same if they have the same number. All nodes report a change of the
-    /// cluster's record with the same revision and text, however far their clocks are apart and however late
-    /// one of them learns of it. What each node observes of another one, such as a heartbeat timeout or a
-    /// resync that the other one receives, counts as the same within [`Event::SIGHT_MAX`]. Events that
-    /// concern no node are never the same on different nodes.
+    /// Events of one node are the same if they have the same number. Events of different nodes are the same
+    /// only if their identity ([`Event::identity`]) is. All nodes report a change of the cluster's record
+    /// with the same revision, however far their clocks are apart and however late one of them learns of it.
+    /// What each node observes of another one, such as a heartbeat timeout or a resync that the other one
+    /// receives, counts as the same within [`Event::SIGHT_MAX`]. Events that concern no node are never the
+    /// same on different nodes.
     pub fn is_same_as(&self, other: &Event) -> bool {
-        let Event { revision, node, code, subject, text, .. } = self;
-        if (revision, node, code, subject, text)
-            != (&other.revision, &other.node, &other.code, &other.subject, &other.text)
-        {
+        if self.identity() != other.identity() {
             return false;
         }
         if self.seen_by.first() == other.seen_by.first() {
             return self.id == other.id;
         }
-        revision.is_some() || (node.is_some() && self.at.abs_diff(other.at) <= Event::SIGHT_MAX)
+        self.revision.is_some() || (self.node.is_some() && self.at.abs_diff(other.at) <= Event::SIGHT_MAX)
+    }
+
+    /// What the reports of this event by other nodes have in common with this one.
+    pub fn identity(&self) -> EventIdentity<'_> {
+        let Event { code, revision, node, subject, subject_id, subject_node, map, .. } = self;
+        let is_only_named = subject_id.is_none() && subject_node.is_none();
+        EventIdentity {
+            code,
+            revision: *revision,
+            node: *node,
+            volume: subject_id.as_deref(),
+            subject_node: *subject_node,
+            map: map.as_deref(),
+            name: subject.as_deref().filter(|_| is_only_named),
+        }
     }
 }
 
@@ -146,6 +194,8 @@ mod tests {
             cause: None,
             subject: Some("san3".into()),
             subject_id: None,
+            subject_node: Some(3),
+            map: None,
             text: "node san3 is down: heartbeat timeout".into(),
             action: None,
             node: Some(3),
@@ -163,11 +213,63 @@ mod tests {
         assert!(first.is_same_as(&lost(2, 90, 100 + Event::SIGHT_MAX)));
         assert!(first.is_same_as(&lost(2, 90, 100 - Event::SIGHT_MAX)), "clocks differ");
         assert!(!first.is_same_as(&lost(2, 90, 101 + Event::SIGHT_MAX)), "later");
-        assert!(!first.is_same_as(&Event { subject: Some("san4".into()), ..lost(2, 90, 100) }));
+        assert!(!first.is_same_as(&Event { node: Some(4), subject_node: Some(4), ..lost(2, 90, 100) }));
         let own = |node| Event { node: None, ..lost(node, 7, 100) };
         assert!(!own(1).is_same_as(&own(2)));
         let of_record = |node, at, revision| Event { revision: Some(revision), ..lost(node, at, at) };
         assert!(of_record(1, 100, 5).is_same_as(&of_record(2, 900, 5)), "it was cut off");
         assert!(!of_record(1, 100, 5).is_same_as(&of_record(2, 100, 6)));
+    }
+
+    #[test]
+    fn texts_names_and_causes_do_not_distinguish_events() {
+        // Node 2 does not know the name of node 3, and was told that its process died.
+        let unnamed = Event {
+            subject: Some("node 3".into()),
+            text: "node 3 is down: its process died".into(),
+            cause: Some("died".into()),
+            ..lost(2, 90, 101)
+        };
+        assert!(lost(1, 7, 100).is_same_as(&unnamed));
+
+        let out = |seen_by, name: &str| Event {
+            code: "copy_out_of_sync".into(),
+            subject: Some(name.into()),
+            subject_id: Some("11".repeat(16)),
+            subject_node: None,
+            text: format!("copy of volume {name} on san3 is out of sync"),
+            revision: Some(5),
+            ..lost(seen_by, 7, 100)
+        };
+        assert!(out(1, "db").is_same_as(&out(2, "mail")), "node 2 has not seen that it was renamed");
+    }
+
+    #[test]
+    fn what_a_name_an_id_or_a_map_distinguishes_is_not_one_event() {
+        let event =
+            |seen_by| Event { revision: Some(5), node: None, subject_node: None, ..lost(seen_by, 7, 9) };
+        assert!(event(1).is_same_as(&event(2)));
+        let named = |seen_by, name: &str| Event { subject: Some(name.into()), ..event(seen_by) };
+        assert!(!named(1, "a").is_same_as(&named(2, "b")), "nothing but the name identifies its subject");
+        let of_volume = |seen_by, id: &str| Event { subject_id: Some(id.into()), ..event(seen_by) };
+        assert!(!of_volume(1, "11").is_same_as(&of_volume(2, "22")), "two volumes of one name");
+        assert!(!event(1).is_same_as(&Event { code: "node_returned".into(), ..event(2) }));
+
+        let map = MapChange { target: "iqn.a".into(), lun: 3, host: "esx".into(), added: true };
+        let of_map = |seen_by, map: &MapChange| Event {
+            code: "maps_changed".into(),
+            map: Some(Box::new(map.clone())),
+            ..of_volume(seen_by, "11")
+        };
+        assert!(of_map(1, &map).is_same_as(&of_map(2, &map)));
+        let others = [
+            MapChange { target: "iqn.b".into(), ..map.clone() },
+            MapChange { lun: 4, ..map.clone() },
+            MapChange { host: "kvm".into(), ..map.clone() },
+            MapChange { added: false, ..map.clone() },
+        ];
+        for other in others {
+            assert!(!of_map(1, &map).is_same_as(&of_map(2, &other)), "{other:?}");
+        }
     }
 }

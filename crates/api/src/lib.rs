@@ -50,7 +50,7 @@ pub use self::cluster::{
 };
 pub use self::counters::{FlowCounters, LatencyBucket, VolumeCounters};
 pub use self::disk::BlockDevice;
-pub use self::event::{DiskRange, Event, Events, EventsQuery};
+pub use self::event::{DiskRange, Event, EventIdentity, Events, EventsQuery, MapChange};
 pub use self::finding::{Finding, FindingCode, Subject, SubjectKind};
 pub use self::history::{Forecast, History, HistoryQuery, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate, HostSetup, HostSystem};
@@ -71,8 +71,8 @@ pub use self::session::Session;
 pub use self::severity::Severity;
 pub use self::since::Since;
 pub use self::snapshot::{
-    Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotRestore,
-    SnapshotRestored, SnapshotState, SnapshotVolume,
+    ChangedRange, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotDiff,
+    SnapshotDiffQuery, SnapshotRestore, SnapshotRestored, SnapshotState, SnapshotVolume,
 };
 pub use self::snapshot_schedule::{SnapshotSchedule, SnapshotScheduleChange, SnapshotScheduleCreate};
 pub use self::split_brain::{

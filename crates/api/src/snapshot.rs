@@ -126,6 +126,51 @@ pub struct SnapshotRestored {
     pub pause_us: u64,
 }
 
+/// A page of what differs between two snapshots of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotDiff {
+    /// Volume name.
+    pub volume: String,
+    /// Name of the snapshot to compare with.
+    pub since: String,
+    /// Name of the snapshot whose content is described.
+    pub snapshot: String,
+    /// Size of the volume in `snapshot`, in bytes. If the volume was smaller in `since`, the rest counts as
+    /// zeros there.
+    pub size: u64,
+    /// What differs, by offset, in whole blocks of 4 KiB. A range may continue on the next page.
+    pub ranges: Vec<ChangedRange>,
+    /// The `offset` of the next page. Absent: this is the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// Bytes of a volume that differ between two snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangedRange {
+    /// Offset in the volume, in bytes.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// They are zeros in `snapshot`. Otherwise there is data in each block.
+    pub zeroed: bool,
+}
+
+/// Which snapshots of a volume to compare, and which page is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotDiffQuery {
+    /// The volume, by name or ID.
+    pub volume: String,
+    /// The snapshot to compare with, by name or number.
+    pub since: String,
+    /// The snapshot whose content is described.
+    pub snapshot: String,
+    /// Only ranges from here on, in bytes.
+    pub offset: u64,
+    /// Maximum number of ranges.
+    pub limit: usize,
+}
+
 /// A change of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -51,6 +51,12 @@ pub enum CliError {
     #[error("volume {0:?} is not being converted: `ursa volume show {0}` shows which kind it is")]
     NotConverted(String),
     #[error(
+        "what volume {0:?} holds now is not compared, because it changes meanwhile: take a snapshot (`ursa snapshot create {0} --name NAME`), and compare with that ({0}@NAME)"
+    )]
+    DiffWithNow(String),
+    #[error("both snapshots must be of the same volume, not of {0:?} and {1:?}")]
+    DiffOfVolumes(String, String),
+    #[error(
         "--copies {0} does not match the {1} nodes in --on: list as many nodes, or omit one of the two options"
     )]
     CopiesOnNodes(u8, usize),
@@ -75,6 +81,8 @@ impl Outcome for CliError {
             CliError::Client(ClientError::Address { .. } | ClientError::Unknown { .. }) => 2,
             CliError::Trust(_) | CliError::Unconfirmed(_) => 2,
             CliError::CopiesOnNodes(..)
+            | CliError::DiffWithNow(_)
+            | CliError::DiffOfVolumes(..)
             | CliError::File(..)
             | CliError::Declared(..)
             | CliError::PathThere(..)

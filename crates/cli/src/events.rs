@@ -235,6 +235,8 @@ mod tests {
             cause: Some("silent".into()),
             subject: Some("san3".into()),
             subject_id: None,
+            subject_node: Some(3),
+            map: None,
             text: "node san3 is down: heartbeat timeout".into(),
             action: None,
             node: Some(3),

@@ -40,6 +40,13 @@ pub enum Command {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Rename a user, who is logged out on all nodes; tokens that the user created remain valid
+    Rename {
+        /// User name
+        name: String,
+        /// New name
+        new_name: String,
+    },
     /// List users
     List,
     /// Show the authenticated user and role
@@ -89,7 +96,7 @@ impl Command {
                 let wanted = asked || from.password_file.is_some();
                 let read = || password(&format!("New password for {name}"), from.password_file);
                 let password = if wanted { Some(read()?) } else { None };
-                let change = UserChange { role: role.map(asked_role), password };
+                let change = UserChange { name: None, role: role.map(asked_role), password };
                 if dry_run {
                     let would = client.would(|client| client.change_user(&name, &change))?;
                     return show_would(output, &format!("Change user {name}"), &would);
@@ -100,6 +107,13 @@ impl Command {
                         "User {} changed (role {}). The user is logged out on all nodes.\n",
                         user.name, user.role
                     )
+                })
+            }
+            Command::Rename { name, new_name } => {
+                let change = UserChange { name: Some(new_name), ..UserChange::default() };
+                let user = client.change_user(&name, &change)?;
+                output.show(&user, |user| {
+                    format!("User {name} renamed to {}. The user is logged out on all nodes.\n", user.name)
                 })
             }
             Command::List => output.show(&client.users()?, |users| table(users)),

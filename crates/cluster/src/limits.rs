@@ -76,9 +76,9 @@ pub const DEFERRED_TICKS: u64 = 2;
 /// For how long messages for the log that a node cannot read have to keep coming until its copy counts as
 /// stalled: 5 s, five elections, since another leader may lack the entry.
 pub const UNREADABLE_TICKS: u64 = 100;
-/// How long after the last of them it still counts as stalled: 10 s. A leader sends such a message again when
-/// a heartbeat is answered.
-pub const UNREADABLE_GAP_TICKS: u64 = 200;
+/// How long after the last of them it still counts as stalled: 15 s. A leader sends such a message again when
+/// a heartbeat is answered, a snapshot only once the last one counts as lost.
+pub const UNREADABLE_GAP_TICKS: u64 = SNAPSHOT_TICKS + 100;
 
 /// The interval at which a node retries a record's file that could not be written: long enough not to keep a
 /// full disk busy, short compared to an operator's patience.

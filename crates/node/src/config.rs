@@ -13,59 +13,32 @@ use crate::control::{Control, Place};
 use crate::copies::Refused;
 use crate::member::floating::Devices;
 
-/// The answer to a question of another node, as text.
-pub type PeerAnswer = Pin<Box<dyn Future<Output = Option<String>>>>;
+/// The answer to a request of another node, as text, or why the request was not begun.
+pub type PeerAnswer = Pin<Box<dyn Future<Output = Result<String, Refused>>>>;
 
-/// See [`Config::peer_queries`].
+/// See [`Config::peer_requests`].
 #[derive(Clone)]
-pub struct PeerQueries(Arc<dyn Fn(Rc<Control>, String) -> PeerAnswer + Send + Sync>);
+pub struct PeerRequests(Arc<dyn Fn(Rc<Control>, String) -> PeerAnswer + Send + Sync>);
 
-impl PeerQueries {
+impl PeerRequests {
     /// Calls this function, on core 0.
-    pub fn new(answer: impl Fn(Rc<Control>, String) -> PeerAnswer + Send + Sync + 'static) -> PeerQueries {
-        PeerQueries(Arc::new(answer))
-    }
-
-    /// The answer to `what`; `None` if this node does not know it.
-    pub fn answer(&self, control: Rc<Control>, what: String) -> PeerAnswer {
-        (self.0)(control, what)
-    }
-}
-
-impl Default for PeerQueries {
-    fn default() -> PeerQueries {
-        PeerQueries::new(|_, _| Box::pin(async { None }))
-    }
-}
-
-base::shows!(Debug for PeerQueries, "PeerQueries");
-
-/// The result of a request that another node forwarded: the answer, or why it was not begun.
-pub type ForwardedResult = Pin<Box<dyn Future<Output = Result<String, Refused>>>>;
-
-/// See [`Config::execute_forwarded`].
-#[derive(Clone)]
-pub struct ExecuteForwarded(Arc<dyn Fn(String) -> ForwardedResult + Send + Sync>);
-
-impl ExecuteForwarded {
-    /// Calls this function, on core 0.
-    pub fn new(execute: impl Fn(String) -> ForwardedResult + Send + Sync + 'static) -> ExecuteForwarded {
-        ExecuteForwarded(Arc::new(execute))
+    pub fn new(answer: impl Fn(Rc<Control>, String) -> PeerAnswer + Send + Sync + 'static) -> PeerRequests {
+        PeerRequests(Arc::new(answer))
     }
 
     /// Executes `request`.
-    pub fn execute(&self, request: String) -> ForwardedResult {
-        (self.0)(request)
+    pub fn answer(&self, control: Rc<Control>, request: String) -> PeerAnswer {
+        (self.0)(control, request)
     }
 }
 
-impl Default for ExecuteForwarded {
-    fn default() -> ExecuteForwarded {
-        ExecuteForwarded::new(|_| Box::pin(async { Err(Refused::UnknownRequest) }))
+impl Default for PeerRequests {
+    fn default() -> PeerRequests {
+        PeerRequests::new(|_, _| Box::pin(async { Err(Refused::UnknownRequest) }))
     }
 }
 
-base::shows!(Debug for ExecuteForwarded, "ExecuteForwarded");
+base::shows!(Debug for PeerRequests, "PeerRequests");
 
 /// The settings of a node.
 #[derive(Clone, Debug)]
@@ -115,12 +88,10 @@ pub struct Config {
     /// For tests: the place in a cluster that the node takes at its first start. Without one, it creates a
     /// cluster, in which it listens at no address until it is asked to.
     pub first_place: Option<Place>,
-    /// Answers questions of other nodes of the cluster, as text that only the two nodes need to understand;
-    /// `None` if this node does not know the answer.
-    pub peer_queries: PeerQueries,
-    /// Executes requests for other nodes of the cluster, which cannot execute them because they have no copy
-    /// of the volume.
-    pub execute_forwarded: ExecuteForwarded,
+    /// Executes requests of other nodes of the cluster: what they ask this node to show, and what they cannot
+    /// execute themselves. Requests and answers are text that only the HTTP interfaces of the two nodes
+    /// interpret.
+    pub peer_requests: PeerRequests,
     /// Sets floating addresses on the machine's network devices, and removes them.
     pub devices: Devices,
     /// The wall clock, in seconds since 1970. Tokens expire by it.
@@ -187,8 +158,7 @@ impl Default for Config {
             link_via: BTreeMap::new(),
             record: RecordEngine::Embedded,
             first_place: None,
-            peer_queries: PeerQueries::default(),
-            execute_forwarded: ExecuteForwarded::default(),
+            peer_requests: PeerRequests::default(),
             devices: Devices::default(),
             unix_now: || 0,
         }

@@ -35,7 +35,7 @@ use rt::sync::Sender;
 pub use self::attach::access;
 pub use self::attach::port_numbers::NodeNumber;
 pub use self::attach::unit::{Operation, Paths, UnitStats, Way, naa};
-pub use self::config::{Config, ExecuteForwarded, ForwardedResult, PeerAnswer, PeerQueries};
+pub use self::config::{Config, PeerAnswer, PeerRequests};
 pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, StartSpec};
 pub use self::data::VolumeId;
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};

@@ -35,6 +35,8 @@ pub struct DirtyMap {
     pages: Vec<Page>,
     /// How many bits are set for each slot.
     counts: [u64; Slot::MAX],
+    /// How many pages are urgent: a large slice has thousands of pages, and almost never one that is.
+    urgent: usize,
     /// Where to look next for a changed page: a page that changes all the time must not keep others from the
     /// disk.
     idle_from: usize,
@@ -73,7 +75,7 @@ impl DirtyMap {
     /// A map of `regions` regions, all clean.
     pub fn new(regions: u64) -> DirtyMap {
         let pages = (0..regions.div_ceil(PAGE_REGIONS)).map(|_| Page::default()).collect();
-        DirtyMap { regions, pages, counts: [0; Slot::MAX], idle_from: 0 }
+        DirtyMap { regions, pages, counts: [0; Slot::MAX], urgent: 0, idle_from: 0 }
     }
 
     /// How many pages the map takes.
@@ -143,6 +145,7 @@ impl DirtyMap {
                 page.changed = true;
             }
             if !certain && !page.writing.as_deref().is_some_and(|writing| read(writing, at).covers(slots)) {
+                self.urgent += usize::from(!page.urgent);
                 page.urgent = true;
                 page.changed = true;
             }
@@ -196,6 +199,9 @@ impl DirtyMap {
     ///
     /// Each page has at most one write under way.
     pub fn poll_write(&mut self, idle: bool) -> Option<PageWrite> {
+        if !idle && self.urgent == 0 {
+            return None;
+        }
         let first = if idle { self.idle_from } else { 0 };
         let ready = |page: &Page| page.writing.is_none() && (page.urgent || idle && page.changed);
         let page = (first..self.pages.len()).chain(0..first).find(|page| ready(&self.pages[*page]))?;
@@ -204,6 +210,7 @@ impl DirtyMap {
         }
         let state = &mut self.pages[page];
         state.version += 1;
+        self.urgent -= usize::from(state.urgent);
         state.urgent = false;
         state.changed = false;
         let bits = state.bits.clone().unwrap_or_else(|| Box::new([0; BITS_BYTES]));
@@ -413,6 +420,27 @@ mod tests {
             })
             .collect();
         assert_eq!(pages, [0, 2, 0, 0]);
+    }
+
+    #[test]
+    fn urgent_pages_are_counted() {
+        let mut rng = Rng::new(7);
+        let regions = 5 * PAGE_REGIONS;
+        let (mut map, mut under_way) = (DirtyMap::new(regions), Vec::new());
+        let mut seen = [0; 6];
+        for _ in 0..4000 {
+            let region = rng.below(5) * PAGE_REGIONS + rng.below(4);
+            match rng.below(5) {
+                0 => map.clear(region, slots(0b10)),
+                1 | 2 => map.mark(region..region + 1, slots(0b10)),
+                3 => under_way.extend(map.poll_write(rng.one_in(4)).map(|write| write.page)),
+                _ if under_way.is_empty() => {}
+                _ => map.handle_written(under_way.swap_remove(rng.below(under_way.len() as u64) as usize)),
+            }
+            assert_eq!(map.urgent, map.pages.iter().filter(|page| page.urgent).count());
+            seen[map.urgent] += 1;
+        }
+        assert!(seen.iter().filter(|times| **times > 0).count() >= 3, "{seen:?}");
     }
 
     #[test]

@@ -77,8 +77,10 @@ pub struct Notify {
     remembered: Cell<bool>,
     /// Counts the calls of `notify`, so that a waiter detects one that came after it began to wait.
     calls: Cell<u64>,
-    /// The waiters, by number.
-    waiting: RefCell<Vec<(u64, Waker)>>,
+    /// The waiters, by number; `None`: it was dropped.
+    waiting: RefCell<Vec<(u64, Option<Waker>)>>,
+    /// How many of them were dropped: fewer than half.
+    dropped: Cell<usize>,
     /// The number of the next waiter.
     next: Cell<u64>,
 }
@@ -93,8 +95,9 @@ impl Notify {
     pub fn notify(&self) {
         self.calls.set(self.calls.get() + 1);
         self.remembered.set(true);
+        self.dropped.set(0);
         let waiting = self.waiting.take();
-        waiting.into_iter().for_each(|(_, waker)| waker.wake());
+        waiting.into_iter().filter_map(|(_, waker)| waker).for_each(Waker::wake);
     }
 
     /// Waits until `condition` holds. It is checked now, and after each `notify`.
@@ -128,7 +131,7 @@ impl Notify {
     }
 
     /// Where the waiter with this number is, or belongs.
-    fn place_of(waiting: &[(u64, Waker)], number: u64) -> Result<usize, usize> {
+    fn place_of(waiting: &[(u64, Option<Waker>)], number: u64) -> Result<usize, usize> {
         waiting.binary_search_by_key(&number, |(number, _)| *number)
     }
 }
@@ -150,9 +153,9 @@ impl Waiter<'_> {
         let waker = context.waker().clone();
         let mut waiting = notify.waiting.borrow_mut();
         let previous = match Notify::place_of(&waiting, number) {
-            Ok(at) => Some(std::mem::replace(&mut waiting[at].1, waker)),
+            Ok(at) => waiting[at].1.replace(waker),
             Err(at) => {
-                waiting.insert(at, (number, waker));
+                waiting.insert(at, (number, Some(waker)));
                 None
             }
         };
@@ -166,10 +169,18 @@ impl Waiter<'_> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let Some((number, _)) = self.began else { return };
-        let mut waiting = self.notify.waiting.borrow_mut();
-        let removed = Notify::place_of(&waiting, number).ok().map(|at| waiting.remove(at));
+        let notify = self.notify;
+        let mut waiting = notify.waiting.borrow_mut();
+        let Ok(at) = Notify::place_of(&waiting, number) else { return };
+        let waker = waiting[at].1.take();
+        notify.dropped.set(notify.dropped.get() + 1);
+        // If each moved all that come behind it, n waiters that give up together would cost n².
+        if notify.dropped.get() * 2 >= waiting.len() {
+            waiting.retain(|(_, waker)| waker.is_some());
+            notify.dropped.set(0);
+        }
         drop(waiting);
-        drop(removed);
+        drop(waker);
     }
 }
 
@@ -303,6 +314,27 @@ mod tests {
         notify.notify();
         assert!(poll(stays.as_mut()).is_ready());
         assert!(notify.waiting.borrow().is_empty());
+    }
+
+    #[test]
+    fn of_many_waits_some_are_dropped() {
+        let notify = Notify::new();
+        let mut waits: Vec<_> = (0..100).map(|_| Box::pin(notify.notified())).collect();
+        assert!(waits.iter_mut().all(|wait| poll(wait.as_mut()).is_pending()));
+        for part in [2, 3, 5] {
+            let mut number = 0;
+            waits.retain(|_| {
+                number += 1;
+                number % part == 0
+            });
+            assert!(notify.waiting.borrow().len() < 2 * waits.len());
+            assert!(waits.iter_mut().all(|wait| poll(wait.as_mut()).is_pending()));
+        }
+        assert_eq!(waits.len(), 3);
+        notify.notify();
+        assert!(waits.iter_mut().all(|wait| poll(wait.as_mut()).is_ready()));
+        assert!(notify.waiting.borrow().is_empty() && notify.dropped.get() == 0);
+        assert!(poll(pin!(notify.notified())).is_pending(), "it reached those that were left");
     }
 
     #[test]

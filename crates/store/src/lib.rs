@@ -49,7 +49,10 @@ pub use disks::{CoreDisks, SharedDisks};
 pub use error::{BadBlock, MissingDisk, ReadFailure, SliceError, StoreError};
 pub use geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, EXTENTS_MAX};
 pub use id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
-pub use log::{LogFigures, LogMemory, LogTuning, MAP_UNIT, NewSnapshot, SnapshotError, SnapshotInfo};
+pub use log::{
+    ChangedRange, ChangedRanges, DiffLimits, LogFigures, LogMemory, LogTuning, MAP_UNIT, NewSnapshot,
+    SnapshotError, SnapshotInfo,
+};
 pub use lost::{LOST_UNIT, LOST_UNITS_MAX};
 pub use pool::{
     CreateOptions, DiskUsage, FoundPool, GrownDisk, InLogs, LeavingDisk, LogSpace, LookedAt, MetadataState,

@@ -84,10 +84,23 @@ const CODES: &[&str] =
     &["reason", "why", "cause", "problem", "trouble", "message", "detail", "hint", "error"];
 /// Crates that keep no sentences and send none.
 const WORDLESS: &[&str] = &["replica", "link", "cluster", "store", "node"];
-/// Files in them with fields that hold a text, how many, and why it is data. Nothing reads such a text but
-/// people.
-const TEXTS: &[(&str, usize, &str)] =
-    &[("cluster/src/etcd/trouble.rs", 1, "an error of etcd, whose API defines errors as texts")];
+/// Files elsewhere with what nodes send each other.
+const SENT: &[&str] = &[
+    "server/src/http/audit/writer.rs",
+    "server/src/http/certificate.rs",
+    "server/src/http/findings/own.rs",
+    "server/src/http/jobs/report.rs",
+    "server/src/http/links.rs",
+    "server/src/http/pools/report.rs",
+    "server/src/http/volumes/elsewhere.rs",
+];
+/// Files in them with fields and payloads that hold a text, how many, and why it is data. Nothing reads such
+/// a text but people.
+const TEXTS: &[(&str, usize, &str)] = &[
+    ("cluster/src/etcd/trouble.rs", 1, "an error of etcd, whose API defines errors as texts"),
+    ("node/src/control/error.rs", 1, "names a bug for the log, and is never sent"),
+    ("node/src/member/floating/devices.rs", 2, "what the program `ip` has printed"),
+];
 
 /// The names of the kinds of volumes.
 const KINDS: &[&str] = &["VolumeKind::Thick", "VolumeKind::Ram", "VolumeKind::Log"];
@@ -119,7 +132,7 @@ const SIMULATED: &[&str] =
     &["base", "proto", "replica", "link", "cluster", "store", "node", "initiator", "bench"];
 /// Files in them that may reach the system, each with its reason.
 const SYSTEM_FILES: &[(&str, &str)] = &[
-    ("node/src/control/cluster.rs", "makes the directory of certificates and the record, once"),
+    ("node/src/control/cluster/mod.rs", "makes the directory of certificates and the record, once"),
     ("link/src/credentials/files.rs", "keeps keys and certificates where their owner can see to them"),
     ("cluster/src/call.rs", "a thread of the control plane, which may block, waits by the system's clock"),
     (
@@ -239,14 +252,27 @@ fn the_product_has_no_planted_bugs() {
 #[test]
 fn no_sentence_is_kept_as_data() {
     for (path, source) in sources().iter().filter(|(path, _)| !is_test(path)) {
-        if !WORDLESS.contains(&crate_of(path)) {
+        if !WORDLESS.contains(&crate_of(path)) && !SENT.iter().any(|file| path.ends_with(file)) {
             continue;
         }
         let declares = |line: &&str| CODES.iter().any(|name| declares_text(line, name));
-        let found: Vec<&str> = production_lines(source).filter(declares).collect();
+        let mut found: Vec<&str> = production_lines(source).filter(declares).collect();
+        found.extend(texts_as_payload(source));
         let known = TEXTS.iter().find(|(file, ..)| path.ends_with(file)).map_or(0, |(_, count, _)| *count);
         assert_eq!(found.len(), known, "{}: make these an enum with fields: {found:#?}", path.display());
     }
+    for file in SENT {
+        assert!(root().join("crates").join(file).exists(), "{file}");
+    }
+    let said =
+        |message: &str, payload: &str| format!("    #[error({message})]\n    /// Why.\n    It({payload}),\n");
+    for message in ["\"{0}\"", "\"{0}: try again\"", "\n        \"it failed: {0}\"\n    "] {
+        for payload in ["String", "&'static str", "Box<str>"] {
+            assert_eq!(texts_as_payload(&said(message, payload)).len(), 1, "{message}, {payload}");
+        }
+        assert_eq!(texts_as_payload(&said(message, "Refused")), Vec::<&str>::new());
+    }
+    assert_eq!(texts_as_payload(&said("\"{0:?} already exists\"", "String")), Vec::<&str>::new());
     for line in ["pub reason: String,", "Silent { node: u16, why: Option<String> },"] {
         assert!(CODES.iter().any(|name| declares_text(line, name)), "{line}");
     }
@@ -270,6 +296,19 @@ fn only_their_crate_tells_kinds_of_volumes_apart() {
             NAMED_KINDS.iter().find(|(file, ..)| path.ends_with(file)).map_or(0, |(_, count, _)| *count);
         assert_eq!(found.len(), known, "{}: ask for a property of the kind: {found:#?}", path.display());
     }
+}
+
+#[test]
+fn a_module_with_parts_is_in_their_folder() {
+    // The root of a crate or of a test is beside the folders of its modules.
+    let is_root = |path: &Path| path.ends_with("lib.rs") || path.ends_with("main.rs");
+    let has_folder = |path: &Path| root().join(path).with_extension("").is_dir();
+    let beside: Vec<PathBuf> = sources()
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(|path| !is_root(path) && has_folder(path))
+        .collect();
+    assert!(beside.is_empty(), "move each of these into its folder, as mod.rs: {beside:#?}");
 }
 
 #[test]
@@ -423,6 +462,26 @@ fn declares_text(line: &str, name: &str) -> bool {
                 .is_some_and(|kind| ["String", "Option<String>", "RefCell<Option<String>>"].contains(&kind))
     };
     !is_other && line.match_indices(name).any(is_text)
+}
+
+/// The variants of errors whose message is, or ends with, a text that they hold.
+fn texts_as_payload(source: &str) -> Vec<&str> {
+    let mut is_said = false;
+    let mut found = Vec::new();
+    for line in production_lines(source) {
+        let line = line.trim_end();
+        if ["\"{0}\"", "\"{0}: ", ": {0}\""].iter().any(|text| line.contains(text)) {
+            is_said = true;
+        } else if line.starts_with(|c: char| c.is_ascii_uppercase()) {
+            let payload = line.split_once('(').map_or("", |(_, payload)| payload);
+            if is_said && ["String", "&'static str", "Box<str>"].iter().any(|text| payload.starts_with(text))
+            {
+                found.push(line);
+            }
+            is_said = false;
+        }
+    }
+    found
 }
 
 /// The folder below `crates`, or the top folder.

@@ -24,7 +24,7 @@ impl Client {
         self.post("/v1/users", user)
     }
 
-    /// Changes a user's role or password.
+    /// Changes a user's name, role or password.
     pub fn change_user(&self, name: &str, change: &UserChange) -> Result<User> {
         self.patch(&format!("/v1/users/{}", segment(name)), change)
     }

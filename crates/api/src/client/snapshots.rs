@@ -1,10 +1,10 @@
 //! Calls for snapshots.
 
-use super::path::segment;
+use super::path::{segment, with_query};
 use super::{Client, Result};
 use crate::{
-    List, Snapshot, SnapshotChange, SnapshotCreate, SnapshotRestore, SnapshotRestored, SnapshotSchedule,
-    SnapshotScheduleChange, SnapshotScheduleCreate,
+    List, Snapshot, SnapshotChange, SnapshotCreate, SnapshotDiff, SnapshotDiffQuery, SnapshotRestore,
+    SnapshotRestored, SnapshotSchedule, SnapshotScheduleChange, SnapshotScheduleCreate,
 };
 
 /// Snapshots of volumes.
@@ -20,6 +20,18 @@ impl Client {
     /// One snapshot, by name or number.
     pub fn snapshot(&self, snapshot: &str) -> Result<Snapshot> {
         self.get(&format!("/v1/snapshots/{}", segment(snapshot)))
+    }
+
+    /// A page of what differs between two snapshots of a volume.
+    pub fn snapshot_diff(&self, query: &SnapshotDiffQuery) -> Result<SnapshotDiff> {
+        let path = format!("/v1/snapshots/{}/diff", segment(&query.snapshot));
+        let parameters = [
+            ("volume", Some(query.volume.clone())),
+            ("since", Some(query.since.clone())),
+            ("offset", Some(query.offset.to_string())),
+            ("limit", Some(query.limit.to_string())),
+        ];
+        self.get(&with_query(&path, parameters))
     }
 
     /// Takes a snapshot.

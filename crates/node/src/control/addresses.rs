@@ -1,7 +1,6 @@
 //! Floating portal addresses, as administrators declare them. [`crate::member::floating`] makes nodes hold
 //! them.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use replica::NodeId;
@@ -157,13 +156,16 @@ impl Control {
         self.floating().all_here().into_iter().map(shown).collect()
     }
 
-    /// The floating addresses of the cluster that this node is in, and those that are still on the machine.
-    pub(super) fn own_addresses(&self) -> BTreeSet<IpAddr> {
-        let reconciler = self.reconciler().ok();
-        let declared = reconciler.iter().flat_map(|reconciler| reconciler.list::<AddressEntry>(ADDRESSES));
-        let mut all: BTreeSet<IpAddr> = declared.map(|entry| entry.address).collect();
-        all.extend(self.floating().all_here().into_keys());
-        all
+    /// The floating addresses of the cluster that this node is in.
+    pub(super) fn own_addresses(&self) -> Vec<AddressEntry> {
+        self.shared_entries(ADDRESSES)
+    }
+
+    /// An address that was removed from the cluster, and that this machine may still have.
+    pub(super) fn address_going(&self) -> Option<IpAddr> {
+        let declared = self.own_addresses();
+        let mut here = self.floating().all_here().into_keys();
+        here.find(|address| declared.iter().all(|entry| entry.address != *address))
     }
 
     /// The addresses that no node holds.

@@ -1,10 +1,13 @@
 //! Why a change failed, as a code and facts, for the list of ended jobs. The node's log has the rest.
 
+use serde::{Deserialize, Serialize};
+
 use super::{ClusterFault, ControlError, PoolFault};
 use crate::copies::Refused;
 
-/// Why a change failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a change failed. Nodes report it to each other as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
 pub enum ChangeFailure {
     /// For a reason that another node would be told, too, if it had asked for the change.
     #[error(transparent)]

@@ -215,6 +215,10 @@ pub enum ControlError {
         "the copy of volume {volume:?} on node {node} is in sync, and does not have snapshot {snapshot:?}: it was added or resynced later"
     )]
     CopyLacksSnapshot { volume: String, node: u16, snapshot: String },
+    #[error("no copy of volume {volume:?} has both snapshot {since:?} and snapshot {snapshot:?}")]
+    NoCopyHasBoth { volume: String, since: String, snapshot: String },
+    #[error("the snapshots were not compared: volume {volume:?} on node {node}: {obstacle}")]
+    NotCompared { volume: String, node: u16, obstacle: SnapshotObstacle },
     #[error("volumes are being restored to snapshot {0:?}")]
     SnapshotRestored(String),
     #[error("snapshot {0:?} is on hold")]
@@ -237,11 +241,11 @@ pub enum ControlError {
     #[error("no node of the cluster is known to hold the cluster CA key")]
     NoAuthority,
     #[error(
-        "too many targets, host groups and volumes to merge with those of the cluster: delete unused ones, or create the cluster on this node and let the other node join"
+        "too many targets, host groups, users, API tokens and volumes to merge with those of the cluster: delete unused ones, or create the cluster on this node and let the other node join"
     )]
     TooMuchToMerge,
     #[error(
-        "the targets or host groups of this node were changed while it joined, so it has not joined: create a new token, and try again"
+        "targets, host groups, users, API tokens or floating IPs of this node were changed while it joined, so it has not joined: create a new token, and try again"
     )]
     ChangedWhileJoining,
     #[error("node {node} has a copy of volume {volume:?}")]

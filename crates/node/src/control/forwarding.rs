@@ -27,7 +27,7 @@ const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < FORWARD_DEADLINE.as_secs()
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A request that another node is to execute. Only
-/// [`Config::execute_forwarded`](crate::Config::execute_forwarded) interprets it.
+/// [`Config::peer_requests`](crate::Config::peer_requests) interprets it.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The request, in the form that the other node reads.
@@ -83,25 +83,7 @@ impl Control {
             return ForwardOutcome::Stays;
         }
         let Ok((_, entry)) = entry_named(&reconciler, volume) else { return ForwardOutcome::Stays };
-        let mut copies = entry.copies.clone();
-        // A node whose copy is in sync has it open.
-        let worth = |copy: &CopyEntry| {
-            (!reconciler.hears(NodeId(copy.node)), copy.standing != StandingEntry::InSync, copy.slot)
-        };
-        copies.sort_by_key(worth);
-        let mut refused = Vec::new();
-        for copy in copies {
-            let ask = Ask::CarryOut {
-                volume: entry.id.clone(),
-                revision: reconciler.acts_by().0,
-                request: request.text.clone(),
-            };
-            match try_node(&reconciler, NodeId(copy.node), ask, request).await {
-                ForwardOutcome::Refused(by) => refused.extend(by),
-                passage => return passage,
-            }
-        }
-        ForwardOutcome::Refused(refused)
+        forward_to_one_of(&reconciler, &entry.id, entry.copies, request).await
     }
 
     /// Forwards a request about a node's own objects to that node, unless it is this one.
@@ -116,8 +98,7 @@ impl Control {
         if reconciler.get::<NodeEntry>(&node_key(number)).is_none() {
             return Err(ControlError::not_found("node", &node.to_string()));
         }
-        let ask = Ask::CarryOutHere { revision: reconciler.acts_by().0, request: request.text.clone() };
-        Ok(try_node(&reconciler, number, ask, request).await)
+        Ok(try_node(&reconciler, number, None, request).await)
     }
 
     /// Checks that a request names this node, or none: a request for another node should have been forwarded.
@@ -137,25 +118,30 @@ impl Control {
         self.place().is_some_and(|place| place.node == node)
     }
 
-    /// Executes a request about a volume that another node has forwarded.
+    /// Executes a request of another node ([`Ask::CarryOut`]).
     ///
     /// # Errors
     /// Why it was not begun.
     pub(super) async fn execute_for(
-        &self,
+        self: &Rc<Control>,
         reconciler: &Reconciler,
-        volume: &str,
+        volume: Option<&str>,
         revision: u64,
         request: String,
     ) -> Result<CarriedOut, Refused> {
-        if VolumeId::parse(volume).is_none() {
+        if volume.is_some_and(|volume| VolumeId::parse(volume).is_none()) {
             return Err(Refused::NoVolumeId);
         }
-        follow(reconciler, revision).await?;
-        if !self.has_here(reconciler, volume) {
+        // What the sender has just created or renamed must be found.
+        if !reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(revision)).await {
+            return Err(Refused::RecordBehind);
+        }
+        if volume.is_some_and(|volume| !self.has_here(reconciler, volume)) {
             return Err(Refused::CopyGone);
         }
-        execute(reconciler, request).await
+        let requests = Shard::current().config().peer_requests.clone();
+        let answer = requests.answer(Rc::clone(self), request).await?;
+        Ok(CarriedOut { answer, revision: reconciler.acts_by().0 })
     }
 
     /// Whether this node has usable data of the volume. What is left of a removed copy does not count.
@@ -166,36 +152,36 @@ impl Control {
     }
 }
 
-/// Executes a request about this node's own objects that another node has forwarded.
-///
-/// # Errors
-/// Why it was not begun.
-pub(super) async fn execute_here(
-    reconciler: &Reconciler,
-    revision: u64,
-    request: String,
-) -> Result<CarriedOut, Refused> {
-    follow(reconciler, revision).await?;
-    execute(reconciler, request).await
-}
-
-/// Catches up with the requesting node's state of the record. Otherwise, what was just created or renamed
-/// would not be found.
-async fn follow(reconciler: &Reconciler, revision: u64) -> Result<(), Refused> {
-    match reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(revision)).await {
-        true => Ok(()),
-        false => Err(Refused::RecordBehind),
+/// Forwards a request about a volume to the node of one of these copies: of those that refuse it, to the next
+/// one.
+pub(super) async fn forward_to_one_of(
+    reconciler: &Rc<Reconciler>,
+    volume: &str,
+    mut copies: Vec<CopyEntry>,
+    request: &Request,
+) -> ForwardOutcome {
+    // A node whose copy is in sync has it open.
+    let worth = |copy: &CopyEntry| {
+        (!reconciler.hears(NodeId(copy.node)), copy.standing != StandingEntry::InSync, copy.slot)
+    };
+    copies.sort_by_key(worth);
+    let mut refused = Vec::new();
+    for copy in copies {
+        match try_node(reconciler, NodeId(copy.node), Some(volume), request).await {
+            ForwardOutcome::Refused(by) => refused.extend(by),
+            passage => return passage,
+        }
     }
+    ForwardOutcome::Refused(refused)
 }
 
-async fn execute(reconciler: &Reconciler, request: String) -> Result<CarriedOut, Refused> {
-    let execute = Shard::current().config().execute_forwarded.clone();
-    let answer = execute.execute(request).await?;
-    Ok(CarriedOut { answer, revision: reconciler.acts_by().0 })
-}
-
-/// The result at one node.
-async fn try_node(reconciler: &Rc<Reconciler>, node: NodeId, ask: Ask, request: &Request) -> ForwardOutcome {
+/// The result at one node; `volume` is the identity of the volume that the request is about, if any.
+async fn try_node(
+    reconciler: &Rc<Reconciler>,
+    node: NodeId,
+    volume: Option<&str>,
+    request: &Request,
+) -> ForwardOutcome {
     let not_begun = |reason| ForwardOutcome::Refused(vec![(node.0, reason)]);
     let unknown = |reason| ForwardOutcome::Unknown { node: node.0, reason };
     if node == reconciler.me() {
@@ -205,6 +191,11 @@ async fn try_node(reconciler: &Rc<Reconciler>, node: NodeId, ask: Ask, request: 
     if !reconciler.hears(node) || !reconciler.reaches(node) {
         return not_begun(NotBegun::Unreached);
     }
+    let ask = Ask::CarryOut {
+        volume: volume.map(str::to_owned),
+        revision: reconciler.acts_by().0,
+        request: request.text.clone(),
+    };
     match reconciler.ask_within(node, ask, request.deadline()).await {
         Ok(Answer::CarriedOut(Ok(CarriedOut { answer, revision }))) => {
             reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(revision)).await;

@@ -74,6 +74,9 @@ impl ControlError {
             E::CopyLacksSnapshot { volume, node, .. } => format!(
                 "remove the copy (`ursa volume copy remove {volume} --on {node}`), restore, and add it again"
             ),
+            E::NoCopyHasBoth { since, snapshot, .. } => format!(
+                "`ursa snapshot show {since}` and `ursa snapshot show {snapshot}` list which copies have them: choose snapshots that one copy has, or bring back a node that has both"
+            ),
             E::SnapshotHeld(name) => format!("release it first: `ursa snapshot release {name}`"),
             E::HasSnapshots { volume, .. } => {
                 format!("delete them first: `ursa snapshot list {volume}` lists them")

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::ByteLen;
+use serde::{Deserialize, Serialize};
 use store::{Moved, MovedPart, Moving, Pool, PoolId, RemovableDisk, SliceError, StoreError};
 
 use super::doing::Doing;
-use super::{Control, ControlError, PoolStatus, Result};
+use super::{ChangeFailure, Control, ControlError, PoolStatus, Result};
 use crate::data::VolumeId;
 use crate::shard::{Shard, on_all_cores};
 use crate::under_way::UnderWay;
@@ -36,7 +37,41 @@ pub struct DiskLeaving {
     /// How much still lies on it.
     pub left: ByteLen,
     /// Why it makes no progress.
-    pub problem: Option<Arc<ControlError>>,
+    pub problem: Option<NotEmptied>,
+}
+
+/// Why a disk that is leaving its pool cannot be emptied now. Nodes report it to each other as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum NotEmptied {
+    /// A volume on it, by its ID, cannot be moved.
+    #[error(
+        "volume {0} cannot be moved to another disk now, because it is not served, is being opened or closed, or its disks respond too slowly"
+    )]
+    VolumeNotHeld(String),
+    /// A log on it cannot be read.
+    #[error(
+        "data of log volumes on {} cannot be read, so it stays there: scrub the pool's log volumes, or rebuild their copies",
+        .0.display()
+    )]
+    LogUnreadable(PathBuf),
+    /// For a reason for which any change of the pool could fail.
+    #[error(transparent)]
+    Failed(ChangeFailure),
+}
+
+impl From<&ControlError> for NotEmptied {
+    fn from(error: &ControlError) -> NotEmptied {
+        match error {
+            ControlError::Store(StoreError::VolumeNotHeld(volume)) => {
+                NotEmptied::VolumeNotHeld(volume.to_string())
+            }
+            ControlError::Store(StoreError::LogUnreadable { path }) => {
+                NotEmptied::LogUnreadable(path.clone())
+            }
+            other => NotEmptied::Failed(other.into()),
+        }
+    }
 }
 
 impl Control {
@@ -102,7 +137,7 @@ impl Control {
 
     /// The disk that is leaving a pool.
     pub(super) fn disk_leaving(&self, pool: &Pool) -> Option<DiskLeaving> {
-        let problem = self.leaving_problems.borrow().get(&pool.id()).cloned();
+        let problem = self.leaving_problems.borrow().get(&pool.id()).map(|error| NotEmptied::from(&**error));
         let leaving = pool.leaving()?;
         Some(DiskLeaving { path: leaving.path, left: leaving.left, problem })
     }
@@ -251,5 +286,20 @@ mod tests {
         assert!(is_same_kind(&full(1), &full(2)));
         assert!(!is_same_kind(&full(1), &read_only));
         assert!(!is_same_kind(&full(1), &ControlError::NoPool));
+    }
+    #[test]
+    fn the_reason_is_sent_as_a_code_and_facts() {
+        let sent = |error: StoreError| {
+            let why = NotEmptied::from(&ControlError::from(error));
+            let sent = serde_json::to_string(&why).unwrap();
+            assert_eq!(serde_json::from_str::<NotEmptied>(&sent).unwrap(), why);
+            sent
+        };
+        let id = VolumeId([1; 16]);
+        assert_eq!(sent(StoreError::VolumeNotHeld(id)), format!(r#"{{"volume-not-held":"{id}"}}"#));
+        let path = PathBuf::from("/dev/sdb");
+        assert_eq!(sent(StoreError::LogUnreadable { path }), r#"{"log-unreadable":"/dev/sdb"}"#);
+        let full = StoreError::NoSpace { wanted: ByteLen(8), free: ByteLen(4) };
+        assert_eq!(sent(full), r#"{"failed":{"refused":{"no-space":{"wanted":8,"free":4}}}}"#);
     }
 }

@@ -46,7 +46,8 @@ impl Control {
             reconciler.incarnation().0
         );
         tracing::error!("{text}");
-        tell(Event::new(NODE_SET_BACK, self.name(), text).because("set-back").of_node(reconciler.me().0));
+        let me = reconciler.me().0;
+        tell(Event::about_node(NODE_SET_BACK, (self.name(), me), text).because("set-back"));
         self.change(Doing::EndLife.of(&self.host.name), [Thing::Record], |control, changing| async move {
             let place = control.own_place()?;
             let incarnation = place.incarnation.max(used);
@@ -63,8 +64,8 @@ impl Control {
         }
         reconciler.withdraw().await;
         tracing::error!("{FORGOTTEN}");
-        let event = Event::new(NODE_SET_BACK, self.name(), FORGOTTEN);
-        tell(event.because("record-set-back").of_node(reconciler.me().0));
+        let me = reconciler.me().0;
+        tell(Event::about_node(NODE_SET_BACK, (self.name(), me), FORGOTTEN).because("record-set-back"));
     }
 
     /// The fault of a node that must be restarted, because its life was already used, or must join again,

@@ -93,12 +93,12 @@ pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::{ForkDecision, PolicyChange};
 pub use self::forwarding::{FORWARD_DEADLINE, ForwardOutcome, NotBegun, Request};
 pub use self::handoff::Handoff;
-pub use self::leaving::DiskLeaving;
+pub use self::leaving::{DiskLeaving, NotEmptied};
 pub use self::leftovers::NotServed;
 pub use self::links::LinkStatus;
 pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
 use self::members::Door;
-pub use self::members::{Collision, JoinRefusal, NodeStatus, Removal};
+pub use self::members::{Collision, Counted, JoinRefusal, NodeStatus, Removal};
 pub(crate) use self::members::{NEXT_NODE, PREFERRED};
 pub use self::overcommit::Overcommit;
 pub use self::peer_query::{QUERY_DEADLINE, QueryFailed};
@@ -122,8 +122,9 @@ pub use self::scrubbing::{
 };
 use self::snapshots::Snapshots;
 pub use self::snapshots::{
-    HOLD_MAX as SNAPSHOT_HOLD_MAX, RestorePlan, RestoreSpec, Restored, ScheduleChange, ScheduleSpec,
-    ScheduleStatus, SnapshotHere, SnapshotSpec, SnapshotStatus, SnapshotVolume, SnapshotsHere,
+    DIFF_RANGES_MAX, DiffSpec, HOLD_MAX as SNAPSHOT_HOLD_MAX, RestorePlan, RestoreSpec, Restored,
+    ScheduleChange, ScheduleSpec, ScheduleStatus, SnapshotDiff, SnapshotHere, SnapshotSpec, SnapshotStatus,
+    SnapshotVolume, SnapshotsHere,
 };
 pub use self::start::{DefaultPool, StartError, StartSpec};
 pub use self::status::{

@@ -1,4 +1,4 @@
-//! Requests by which nodes show each other what they have, so that any node can show everything.
+//! Queries by which nodes show each other what they have, so that any node can show everything.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,7 +27,8 @@ pub enum QueryFailed {
 }
 
 impl Control {
-    /// Asks several nodes at once to show something: `questions` has one question for each node.
+    /// Asks several nodes at once to show something: `queries` has one query for each node, which
+    /// [`Config::peer_requests`](crate::Config::peer_requests) of that node answers.
     ///
     /// Returns each node's answer, or why there is none.
     ///
@@ -35,29 +36,29 @@ impl Control {
     /// This node does not take part in its cluster; a node is not in it.
     pub async fn ask_to_show(
         self: &Rc<Control>,
-        questions: BTreeMap<u16, String>,
+        queries: BTreeMap<u16, String>,
     ) -> Result<Vec<(u16, Result<String, QueryFailed>)>> {
         let reconciler = self.reconciler()?;
-        for node in questions.keys() {
+        for node in queries.keys() {
             if reconciler.get::<NodeEntry>(&node_key(NodeId(*node))).is_none() {
                 return Err(ControlError::not_found("node", &node.to_string()));
             }
         }
-        let ask = |(node, what): (u16, String)| {
+        let ask = |(node, request): (u16, String)| {
             let reconciler = Rc::clone(&reconciler);
             async move {
                 if !reconciler.hears(NodeId(node)) {
                     return (node, Err(QueryFailed::Silent));
                 }
-                let answer = reconciler.ask_within(NodeId(node), Ask::Show { what }, QUERY_DEADLINE).await;
-                let shown = match answer {
-                    Ok(Answer::Shown(Some(text))) => Ok(text),
+                let ask = Ask::CarryOut { volume: None, revision: 0, request };
+                let shown = match reconciler.ask_within(NodeId(node), ask, QUERY_DEADLINE).await {
+                    Ok(Answer::CarriedOut(Ok(done))) => Ok(done.answer),
                     Ok(_) => Err(QueryFailed::Unknown),
                     Err(error) => Err(QueryFailed::Cluster(error)),
                 };
                 (node, shown)
             }
         };
-        Ok(rt::join_all(questions.into_iter().map(ask)).await)
+        Ok(rt::join_all(queries.into_iter().map(ask)).await)
     }
 }

@@ -82,10 +82,12 @@ pub enum UserChange {
     First(User),
     /// Create another user.
     Add(User),
-    /// Change a user's role or password; `None` leaves it as it is.
+    /// Change a user's name, role or password; `None` leaves it as it is.
     Set {
         /// The user.
         name: String,
+        /// The new name.
+        new_name: Option<String>,
         /// What it may do.
         role: Option<Role>,
         /// The new password's PHC string.
@@ -132,14 +134,15 @@ impl Control {
     /// Changes users; returns the changed one, or the deleted one as it was.
     ///
     /// # Errors
-    /// The name is invalid, taken or not found; [`ControlError::SetUpAlready`], [`ControlError::LastAdmin`],
+    /// A name is invalid, taken or not found; [`ControlError::SetUpAlready`], [`ControlError::LastAdmin`],
     /// [`ControlError::TooMany`].
     pub async fn change_user(self: &Rc<Control>, change: UserChange) -> Result<User> {
+        change.check_names()?;
         let name = change.name().to_owned();
-        let _: HostName = name.parse()?;
         self.change(Doing::ChangeUser.of(&name), [Thing::Record], |control, changing| async move {
-            let (user, entry) = control.changed_user(change)?;
-            control.commit_shared(&changing, vec![entry, set(SET_UP.into(), &true)], Vec::new()).await?;
+            let (user, mut entries) = control.changed_user(change)?;
+            entries.push(set(SET_UP.into(), &true));
+            control.commit_shared(&changing, entries, Vec::new()).await?;
             Ok(user)
         })
         .await
@@ -150,7 +153,7 @@ impl Control {
     /// # Errors
     /// As [`Control::change_user`].
     pub fn check_user_change(&self, change: UserChange) -> Result<User> {
-        let _: HostName = change.name().parse()?;
+        change.check_names()?;
         self.changed_user(change).map(|(user, _)| user)
     }
 
@@ -180,8 +183,8 @@ impl Control {
         .await
     }
 
-    fn changed_user(&self, change: UserChange) -> Result<(User, Change)> {
-        let kept = |user: User| (user.clone(), set(format!("{USERS}{}", user.name), &user));
+    fn changed_user(&self, change: UserChange) -> Result<(User, Vec<Change>)> {
+        let kept = |user: User| (user.clone(), vec![set(format!("{USERS}{}", user.name), &user)]);
         match change {
             UserChange::First(_) if self.has_shared_entry(SET_UP) => Err(ControlError::SetUpAlready),
             UserChange::First(user) => Ok(kept(user)),
@@ -192,19 +195,26 @@ impl Control {
                 }
                 None => Ok(kept(user)),
             },
-            UserChange::Set { name, role, password } => {
+            UserChange::Set { name, new_name, role, password } => {
                 let user = self.known_user(&name)?;
                 let role = role.unwrap_or(user.role);
                 if role != Role::Admin {
                     self.check_other_admin(&name)?;
                 }
                 let password = password.unwrap_or(user.password);
-                Ok(kept(User { role, password, stamp: rt::random(), ..user }))
+                let (before, name) = (name.clone(), new_name.unwrap_or(name));
+                let is_renamed = name != before;
+                if is_renamed && self.user(&name).is_some() {
+                    return Err(ControlError::Exists { kind: "user", name });
+                }
+                let (user, mut entries) = kept(User { name, role, password, stamp: rt::random(), ..user });
+                entries.extend(is_renamed.then(|| delete(format!("{USERS}{before}"))));
+                Ok((user, entries))
             }
             UserChange::Delete(name) => {
                 let user = self.known_user(&name)?;
                 self.check_other_admin(&name)?;
-                Ok((user, delete(format!("{USERS}{name}"))))
+                Ok((user, vec![delete(format!("{USERS}{name}"))]))
             }
         }
     }
@@ -227,6 +237,14 @@ impl UserChange {
             UserChange::First(user) | UserChange::Add(user) => &user.name,
             UserChange::Set { name, .. } | UserChange::Delete(name) => name,
         }
+    }
+
+    fn check_names(&self) -> Result<()> {
+        let _: HostName = self.name().parse()?;
+        if let UserChange::Set { new_name: Some(name), .. } = self {
+            let _: HostName = name.parse()?;
+        }
+        Ok(())
     }
 }
 

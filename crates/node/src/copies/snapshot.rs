@@ -348,6 +348,8 @@ pub enum SnapshotObstacle {
     Undone,
     #[error("a disk failed")]
     Failed,
+    #[error("its disks did not respond in time: try again")]
+    Slow,
 }
 
 impl From<SnapshotError> for SnapshotObstacle {

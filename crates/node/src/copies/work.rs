@@ -2,6 +2,8 @@
 //!
 //! Each change of the record also shows which of these jobs have ended, and how.
 
+use serde::{Deserialize, Serialize};
+
 use super::cause::Cause;
 use super::entry::{CopyEntry, Leaves, StandingEntry, VolumeEntry};
 use crate::control::JobOutcome;
@@ -37,8 +39,9 @@ pub struct CopyEnd {
     pub cause: Option<Cause>,
 }
 
-/// Why work on a copy did not end as it was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why work on a copy did not end as it was asked for. Nodes report it to each other as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // The messages say it.
 pub enum EndReason {
     #[error("the volume was deleted")]

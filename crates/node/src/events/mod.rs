@@ -21,6 +21,7 @@ use store::VolumeId;
 
 pub use self::code::{Code, Severity};
 use self::look::Seen;
+use crate::attach::access::{LunMap, TargetName};
 use crate::control::{Beat, Control};
 use crate::copies::DiskRange;
 
@@ -44,6 +45,10 @@ pub struct Event {
     /// The identity of the volume that it concerns, which stays the same when the volume is renamed; `None`
     /// if it concerns something else.
     pub volume: Option<VolumeId>,
+    /// Whether its subject is the node that it concerns, which nodes may know by different names.
+    pub is_of_node: bool,
+    /// The LUN map that was added or removed; `None` if it concerns something else.
+    pub map: Option<MapChange>,
     /// The cause, for programs.
     pub cause: Option<&'static str>,
     /// The number of the node that it concerns; `None`: the node that emits it.
@@ -54,15 +59,42 @@ pub struct Event {
     /// The range that a disk could not read, if that is the cause; `None` if it is not, or if the range is
     /// unknown.
     pub range: Option<DiskRange>,
-    /// What has happened, as a sentence.
+    /// What has happened, as a sentence for people. Nothing compares it: nodes may word the same event
+    /// differently.
     pub text: String,
+}
+
+/// A LUN map that was added or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapChange {
+    /// The target.
+    pub target: TargetName,
+    /// The map.
+    pub map: LunMap,
+    /// Whether it was added; `false`: it was removed.
+    pub added: bool,
 }
 
 impl Event {
     /// An event without a cause, concerning the node that emits it.
     pub fn new(code: Code, subject: impl Into<String>, text: impl Into<String>) -> Event {
-        let (subject, text) = (subject.into(), text.into());
-        Event { code, subject, volume: None, cause: None, node: None, revision: None, range: None, text }
+        Event {
+            code,
+            subject: subject.into(),
+            volume: None,
+            is_of_node: false,
+            map: None,
+            cause: None,
+            node: None,
+            revision: None,
+            range: None,
+            text: text.into(),
+        }
+    }
+
+    /// An event whose subject is a node: its name, and its number in the cluster.
+    pub fn about_node(code: Code, (name, node): (&str, u16), text: impl Into<String>) -> Event {
+        Event { is_of_node: true, ..Event::new(code, name, text).of_node(node) }
     }
 
     /// Sets the volume that it concerns.

@@ -226,9 +226,8 @@ fn access_stays_what_it_was() {
             assert_eq!(control.reconciler().unwrap().nodes().len(), 2);
             assert!(is_refused(control.delete_target(TARGET, true).await));
             let password = Some("y".into());
-            assert!(is_refused(
-                control.change_user(UserChange::Set { name: "anna".into(), role: None, password }).await
-            ));
+            let change = UserChange::Set { name: "anna".into(), new_name: None, role: None, password };
+            assert!(is_refused(control.change_user(change).await));
         });
         let told = cluster.tells(index);
         let is_wrong = |code: &&str| code.starts_with("target_") || code.starts_with("node_removed");

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::dry_run::{self, DryRunParam};
 use super::input::{Json, Parameters, Segments};
-use super::peers::{self, Answers};
+use super::peers::{self, Answers, PeerQuery};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 
@@ -31,8 +31,8 @@ pub(super) async fn list(state: State) -> Reply<List<FloatingAddress>> {
         let (statuses, unreadable) = (control.addresses()?, control.unreadable_addresses()?);
         let (_, others) = peers::QueriedNodes::All.of(&control);
         let others = others.into_iter().filter(|_| !statuses.is_empty());
-        let questions = others.map(|node| (node, peers::ADDRESSES.to_owned())).collect();
-        let answers = peers::ask(&control, questions).await?;
+        let queries = others.map(|node| (node, PeerQuery::Addresses)).collect();
+        let answers = peers::ask(&control, queries).await?;
         let said = NodeReports::new(&control, answers);
         let readable = statuses.into_iter().map(|status| shown(status, &said));
         Ok(readable.chain(unreadable.into_iter().map(shown_unreadable)).collect())

@@ -17,6 +17,7 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The directory for the certificate that the node has created.
@@ -54,6 +55,46 @@ pub enum CertificateError {
     Unfit(#[source] rustls::Error),
     #[error("cannot create a certificate for the API")]
     Make(#[source] rcgen::Error),
+}
+
+/// Why the API has no certificate, and so does not answer other machines. Nodes report it to each other as
+/// JSON; the node's log has the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // The messages say it.
+pub enum CertificateFault {
+    /// `errno` is an error number of the system.
+    #[error(
+        "cannot read or write the API's certificate or key {}: {}",
+        path.display(), io::Error::from_raw_os_error(*errno)
+    )]
+    File { path: PathBuf, errno: i32 },
+    #[error("cannot read or write the API's certificate or key {}: the node's log says why", path.display())]
+    Unreadable { path: PathBuf },
+    #[error("{} contains no certificate or no key in PEM format", path.display())]
+    Pem { path: PathBuf },
+    #[error("the API's certificate and key do not match, or cannot be used: the node's log says why")]
+    Unfit,
+    #[error("cannot create a certificate for the API: the node's log says why")]
+    Unmade,
+}
+
+impl From<&CertificateError> for CertificateFault {
+    fn from(error: &CertificateError) -> CertificateFault {
+        match error {
+            CertificateError::File(path, error)
+            | CertificateError::Pem(path, rustls::pki_types::pem::Error::Io(error)) => {
+                let path = path.clone();
+                match error.raw_os_error() {
+                    Some(errno) => CertificateFault::File { path, errno },
+                    None => CertificateFault::Unreadable { path },
+                }
+            }
+            CertificateError::Pem(path, _) => CertificateFault::Pem { path: path.clone() },
+            CertificateError::Unfit(_) => CertificateFault::Unfit,
+            CertificateError::Make(_) => CertificateFault::Unmade,
+        }
+    }
 }
 
 impl Certificate {
@@ -195,6 +236,9 @@ mod tests {
         assert!(matches!(refused(&swapped), CertificateError::Pem(..)));
         let none = CertificateFiles { certificate: "/nowhere".into(), key: "/nowhere".into() };
         assert!(matches!(refused(&none), CertificateError::Pem(..)));
+        let fault = CertificateFault::File { path: "/nowhere".into(), errno: 2 }; // ENOENT
+        assert_eq!(CertificateFault::from(&refused(&none)), fault);
+        assert_eq!(CertificateFault::from(&refused(&files)), CertificateFault::Unfit);
     }
 
     #[test]

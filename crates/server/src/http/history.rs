@@ -15,7 +15,7 @@ use terms::clock::unix_now;
 use utoipa::IntoParams;
 
 use super::input::Parameters;
-use super::peers::{self, HISTORY, QueriedNodes, Whose};
+use super::peers::{self, PeerQuery, QueriedNodes, Whose};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 use crate::flow::Done;
@@ -76,7 +76,7 @@ pub(super) struct HistoryParams {
 
 /// A question to another node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Question {
+pub(super) struct Question {
     window: Window,
     series: BTreeSet<String>,
 }
@@ -128,11 +128,11 @@ pub(super) async fn gather(
 ) -> Result<(Vec<HistorySeries>, Vec<Missing>), Refusal> {
     let question = Question { window, series };
     let history = state.history.clone();
-    let text = serde_json::to_string(&question).expect("numbers and names can be written as JSON");
+    let query = PeerQuery::History(question.clone());
     let own = move |control: Rc<Control>, is_asked: bool| async move {
         Ok(if is_asked { of_node(&control, &history, &question).await } else { Ok(Vec::new()) })
     };
-    let (own, answers) = peers::gather(state, asked, move |_| format!("{HISTORY} {text}"), own).await?;
+    let (own, answers) = peers::gather(state, asked, move |_| query.clone(), own).await?;
     let mut series = own.map_err(|error: Unavailable| {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "history_unavailable", error.to_string())
             .retry_after(EVERY.into())
@@ -143,9 +143,8 @@ pub(super) async fn gather(
 }
 
 /// Answers a question of another node.
-pub(super) async fn shown(control: &Control, history: &History, question: &str) -> Option<String> {
-    let question: Question = serde_json::from_str(question).ok()?;
-    serde_json::to_string(&of_node(control, history, &question).await.ok()?).ok()
+pub(super) async fn shown(control: &Control, history: &History, question: &Question) -> Option<String> {
+    serde_json::to_string(&of_node(control, history, question).await.ok()?).ok()
 }
 
 fn names(wanted: Option<&str>) -> Result<BTreeSet<String>, Refusal> {

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
 
+use super::audit::AuditTrouble;
 use super::state::State;
 use super::{audit, events};
 
@@ -27,15 +28,16 @@ const ANSWER_DEADLINE: Duration = Duration::from_millis(1500);
 
 const _: () = assert!(ANSWER_DEADLINE.as_millis() < QUERY_DEADLINE.as_millis());
 
-/// What a question is about.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum About {
-    Events,
-    Audit,
+/// A question about what belongs to the HTTP interface.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Inquiry {
+    Events(events::Question),
+    Audit(audit::AuditFilter),
 }
 
 /// Why a node has not answered a question. Nodes send it to each other as JSON; texts in it are errors of the
-/// system.
+/// JSON parser.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Unanswered {
@@ -48,17 +50,14 @@ pub(super) enum Unanswered {
     #[error("{0} reads of its audit log are already in progress")]
     AuditBusy(usize),
     #[error("its audit log cannot be read: {0}")]
-    AuditUnreadable(String),
-    #[error("its version does not understand the request: {0}")]
-    NotUnderstood(String),
+    AuditUnreadable(AuditTrouble),
     #[error("its answer cannot be read: {0}")]
     Strange(String),
 }
 
 /// A question on its way from core 0.
 struct QueuedQuestion {
-    about: About,
-    question: String,
+    inquiry: Inquiry,
     answer: rt::sync::Sender<String>,
 }
 
@@ -77,10 +76,9 @@ impl Default for Inquiries {
 
 impl Inquiries {
     /// The answer, as [`read`] parses it. Runs on core 0.
-    pub(super) async fn answer(&self, about: About, question: &str) -> String {
+    pub(super) async fn answer(&self, inquiry: Inquiry) -> String {
         let (answer, answered) = rt::sync::oneshot();
-        let given = QueuedQuestion { about, question: question.to_owned(), answer };
-        if self.sender.try_send(given).is_err() {
+        if self.sender.try_send(QueuedQuestion { inquiry, answer }).is_err() {
             return refused(Unanswered::TooMany(WAITING_MAX));
         }
         match rt::timeout(ANSWER_DEADLINE, answered).await {
@@ -96,10 +94,10 @@ pub(super) async fn answer_all(state: State) {
     let receiver = state.inquiries.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut given) = receiver else { return };
     let room = Arc::new(Semaphore::new(READS_AT_ONCE_MAX));
-    while let Some(QueuedQuestion { about, question, answer }) = given.recv().await {
-        match about {
-            About::Events => answer.send(written(&events::shown(&state.events, &question))),
-            About::Audit => {
+    while let Some(QueuedQuestion { inquiry, answer }) = given.recv().await {
+        match inquiry {
+            Inquiry::Events(question) => answer.send(written(&Ok(question.shown(&state.events)))),
+            Inquiry::Audit(wanted) => {
                 // The disk may hang: then further questions are refused instead of blocking more threads.
                 let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
                     answer.send(refused(Unanswered::AuditBusy(READS_AT_ONCE_MAX)));
@@ -107,7 +105,7 @@ pub(super) async fn answer_all(state: State) {
                 };
                 let access = Arc::clone(&state.access);
                 tokio::spawn(async move {
-                    answer.send(written(&audit::shown(&access.audit, &question).await));
+                    answer.send(written(&access.audit.shown(wanted).await));
                     drop(permit);
                 });
             }
@@ -146,17 +144,15 @@ mod tests {
     #[test]
     fn a_question_too_many_is_refused_at_once() {
         let inquiries = Inquiries::default();
+        let inquiry = || Inquiry::Audit(audit::AuditFilter { limit: 1, before: None, until: None });
         // No task answers yet.
         let given = |_| {
             let (answer, _) = rt::sync::oneshot();
-            inquiries
-                .sender
-                .try_send(QueuedQuestion { about: About::Events, question: String::new(), answer })
-                .is_ok()
+            inquiries.sender.try_send(QueuedQuestion { inquiry: inquiry(), answer }).is_ok()
         };
         assert!((0..WAITING_MAX).all(given));
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let answer = tokio.block_on(inquiries.answer(About::Audit, ""));
+        let answer = tokio.block_on(inquiries.answer(inquiry()));
         assert_eq!(read::<Vec<u64>>(&answer), Err(Unanswered::TooMany(WAITING_MAX)));
     }
 }

@@ -9,7 +9,7 @@ use api::{Link, LinkState, List, RoleLinks};
 use serde::{Deserialize, Serialize};
 
 use super::input::Parameters;
-use super::peers::{self, Whose};
+use super::peers::{self, PeerQuery, Whose};
 use super::refusal::Reply;
 use super::state::State;
 
@@ -27,7 +27,7 @@ use super::state::State;
 )]
 pub(super) async fn list(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<Link>> {
     let own = |control: Rc<Control>| async move { here(&control).await };
-    let List { items, missing } = peers::list(&state, whose.asked()?, peers::LINKS, own).await?;
+    let List { items, missing } = peers::list(&state, whose.asked()?, PeerQuery::Links, own).await?;
     Ok(axum::Json(List { items: items.into_iter().map(LinkHere::worded).collect(), missing }))
 }
 

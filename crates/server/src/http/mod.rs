@@ -60,13 +60,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use self::access::{Access, CredentialLeft, Opening};
-pub use self::certificate::{Certificate, CertificateError, CertificateFiles};
+pub use self::certificate::{Certificate, CertificateError, CertificateFault, CertificateFiles};
 pub use self::events::Ring as EventRing;
-pub use self::findings::{Opened, severity_of};
-pub use self::forwarding::Forwarding;
-pub use self::inquiries::Inquiries;
-pub use self::live::Live;
-pub use self::peers::peer_queries;
+pub use self::findings::severity_of;
+pub use self::peers::Shared;
 pub use self::refusal::{Refusal, with_causes};
 pub use self::server::{Listeners, serve};
 pub use self::state::State;
@@ -128,6 +125,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(volumes::split_brain::resolve_fork))
         .routes(routes!(snapshots::list, snapshots::create))
         .routes(routes!(snapshots::show, snapshots::change, snapshots::delete))
+        .routes(routes!(snapshots::diff::diff))
         .routes(routes!(snapshots::restoring::restore))
         .routes(routes!(snapshots::schedules::list, snapshots::schedules::create))
         .routes(routes!(

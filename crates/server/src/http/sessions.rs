@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use super::dry_run;
 use super::input::{Parameters, Segments};
 use super::node_param::AskedOfNode;
-use super::peers::{self, Whose};
+use super::peers::{self, PeerQuery, Whose};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 
@@ -27,7 +27,7 @@ use super::state::State;
 )]
 pub(super) async fn list(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<Session>> {
     let own = |control: Rc<Control>| async move { all(&control).await };
-    Ok(axum::Json(peers::list(&state, whose.asked()?, peers::SESSIONS, own).await?))
+    Ok(axum::Json(peers::list(&state, whose.asked()?, PeerQuery::Sessions, own).await?))
 }
 
 /// The sessions with this node.

@@ -21,10 +21,9 @@ use super::greeting::{ApiNotes, greeting};
 use super::set_up_link::SetUpLink;
 use super::settings::Settings;
 use super::{ServeError, data_dir};
-use crate::history::History;
 use crate::http::{
-    self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, EventRing, Forwarding, Inquiries,
-    Listeners, Live, Opened, Opening, State, Streams,
+    self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, EventRing, Listeners, Opening,
+    Shared, State, Streams,
 };
 use crate::watcher::Guarded;
 
@@ -36,16 +35,8 @@ pub struct Control {
     pub node: Handle,
     /// Sends calls to its cores.
     pub cores: rt::Handle,
-    /// The measurements of the last days.
-    pub history: History,
-    /// The current rates.
-    pub live: Arc<Live>,
-    /// Executes changes that other nodes forward.
-    pub forwarding: Arc<Forwarding>,
-    /// Answers other nodes' requests for events and the audit log.
-    pub inquiries: Arc<Inquiries>,
-    /// What other nodes learn about the HTTP interface.
-    pub opened: Arc<Opened>,
+    /// What the HTTP interface shares with core 0.
+    pub shared: Shared,
     /// Returns the counters of the cores.
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
 }
@@ -232,10 +223,9 @@ impl Http {
         let (certificate, no_certificate) = match certificate(settings).transpose() {
             Ok(certificate) => (certificate, None),
             Err(error) => {
-                let why = format!("the API does not answer other machines: {}", http::with_causes(&error));
-                tracing::error!("{why}");
+                tracing::error!("the API does not answer other machines: {}", http::with_causes(&error));
                 sockets.retain(|(address, _)| address.ip().is_loopback());
-                (None, Some(why))
+                (None, Some(http::CertificateFault::from(&error)))
             }
         };
         let opening = Opening {
@@ -246,7 +236,7 @@ impl Http {
         let access = Access::start(&opening);
         let access = access.map_err(|error| ServeError::Access(opening.data_dir.clone(), error))?;
         let access = Arc::new(access);
-        control.opened.tell(&access);
+        control.shared.opened.tell(&access);
         let reachable: Vec<SocketAddr> = sockets.iter().map(|(address, _)| *address).collect();
         let credential = access.leave_credential(&reached(&sockets), None);
         let listen = |(address, socket): (SocketAddr, TcpSocket)| {
@@ -272,14 +262,14 @@ impl Http {
             started: SystemTime::now(),
             core_stats: Arc::clone(&control.core_stats),
             access,
-            opened: Arc::clone(&control.opened),
+            opened: Arc::clone(&control.shared.opened),
             events: Arc::new(EventRing::new(unix_now())),
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),
-            live: Arc::clone(&control.live),
-            forwarding: Arc::clone(&control.forwarding),
-            inquiries: Arc::clone(&control.inquiries),
-            history: control.history.clone(),
+            live: Arc::clone(&control.shared.live),
+            forwarding: Arc::clone(&control.shared.forwarding),
+            inquiries: Arc::clone(&control.shared.inquiries),
+            history: control.shared.history.clone(),
             streams: Streams::default(),
         };
         let (shutdown, stopping) = oneshot::channel();

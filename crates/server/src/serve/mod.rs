@@ -36,8 +36,7 @@ pub use self::given::Given;
 
 use self::settings::{Settings, SettingsError};
 use crate::devices;
-use crate::history::History;
-use crate::http::{self, CertificateError, Forwarding, Inquiries, Live, Opened};
+use crate::http::{CertificateError, Shared};
 
 /// Why `ursa serve` failed.
 #[derive(Debug, thiserror::Error)]
@@ -132,20 +131,10 @@ fn run(settings: Settings, wanted: StartSpec) -> Result<(), ServeError> {
     let (ready, started) = oneshot();
     // Each core calls the function below; what only core 0 gets waits here for it.
     let start = Arc::new(Mutex::new(Some((wanted, ready))));
-    let history = History::start(&settings.node.data_dir);
-    let live = Arc::new(Live::default());
-    let forwarding = Arc::new(Forwarding::default());
-    let opened = Arc::new(Opened::default());
-    let inquiries = Arc::new(Inquiries::default());
-    let peer_queries =
-        http::peer_queries(history.clone(), Arc::clone(&live), Arc::clone(&opened), Arc::clone(&inquiries));
+    let shared = Shared::start(&settings.node.data_dir);
     let devices = devices::devices().map_err(ServeError::Control)?;
-    let config = Arc::new(node::Config {
-        peer_queries,
-        execute_forwarded: forwarding.execute_forwarded(),
-        devices,
-        ..settings.node.clone()
-    });
+    let config =
+        Arc::new(node::Config { peer_requests: shared.peer_requests(), devices, ..settings.node.clone() });
     let main = move |core| {
         let config = Arc::clone(&config);
         let start = match core {
@@ -160,11 +149,7 @@ fn run(settings: Settings, wanted: StartSpec) -> Result<(), ServeError> {
         settings,
         node: Handle::new(running.handle()),
         cores: running.handle(),
-        history,
-        live,
-        forwarding,
-        inquiries,
-        opened,
+        shared,
         core_stats: Arc::new(running.stats_reader()),
     };
     let control = std::thread::Builder::new()

@@ -133,8 +133,7 @@ impl Settings {
             link_via: link_via(given.link_via.unwrap_or_default())?,
             record,
             first_place: defaults.first_place,
-            peer_queries: defaults.peer_queries,
-            execute_forwarded: defaults.execute_forwarded,
+            peer_requests: defaults.peer_requests,
             devices: defaults.devices,
             unix_now,
         };

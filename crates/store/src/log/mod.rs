@@ -22,6 +22,7 @@ mod changes;
 pub(crate) mod check;
 mod checkpoint;
 mod cleaner;
+mod diff;
 mod effort;
 mod emptying;
 #[cfg(test)]
@@ -60,6 +61,7 @@ use rt::sync::Notify;
 
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::SliceError;
+pub use diff::{ChangedRange, ChangedRanges, DiffLimits};
 pub use handle::LogFigures;
 pub(crate) use handle::{Branch, Lender, Lending, LogHandle, NewHandle, Request, Returned, Stays};
 pub use memory::LogMemory;

@@ -78,15 +78,20 @@ impl Inner {
                 None => self.resolve(branch, at..end).await?,
                 Some(era) => self.resolve_in(branch, Some(era), at..end).await?,
             };
-            let is_packed = |spot: &Spot| spot.stored().is_some_and(|stored| stored.place.size().is_packed());
-            if spots.iter().any(is_packed) {
-                data.push(self.read_packed(at, &spots).await?);
-            } else {
-                let pieces = into_pieces(at, &spots);
-                self.read_pieces(&pieces).await?.into_iter().for_each(|part| data.push(part));
-            }
+            data.append(self.read_spots(at, &spots).await?);
             at = end;
         }
+        Ok(data)
+    }
+
+    /// Reads blocks from `first` on that have been resolved.
+    pub(super) async fn read_spots(&self, first: u64, spots: &[Spot]) -> Result<Chain, Unread> {
+        let is_packed = |spot: &Spot| spot.stored().is_some_and(|stored| stored.place.size().is_packed());
+        if spots.iter().any(is_packed) {
+            return Ok(self.read_packed(first, spots).await?.into());
+        }
+        let mut data = Chain::new();
+        self.read_pieces(&into_pieces(first, spots)).await?.into_iter().for_each(|part| data.push(part));
         Ok(data)
     }
 
@@ -151,7 +156,7 @@ impl Inner {
     /// A block that was overwritten since is named by the first leaf that has it, from the snapshot's own on.
     /// All others are where they were at the end of the line, as far as the map and older changes say. What
     /// the line does not have is looked for in the snapshot that it went back to.
-    async fn resolve_in(
+    pub(super) async fn resolve_in(
         &self,
         branch: u32,
         snapshot: Option<u32>,

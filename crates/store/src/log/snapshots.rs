@@ -1,5 +1,5 @@
-//! Snapshots of a slice: taking, reading, comparing, listing and deleting them. (Going back to one: see
-//! [`super::restore`].)
+//! Snapshots of a slice: taking, reading, listing and deleting them, and what was changed since one. (Going
+//! back to one: see [`super::restore`]; what differs between two: [`super::diff`].)
 //!
 //! What a snapshot guarantees: it has every write that had ended when it was begun, and none that began
 //! later; once it was taken, no power cut changes it; and what is read of it never changes. Taking one costs
@@ -188,7 +188,7 @@ impl LogSlice {
     }
 
     /// The era that begins with a snapshot.
-    fn era_of(&self, id: u64) -> Result<u32, SnapshotError> {
+    pub(super) fn era_of(&self, id: u64) -> Result<u32, SnapshotError> {
         let state = self.log().inner.state.borrow();
         state.marks.kept(self.branch(), id).map(|mark| mark.era).ok_or(SnapshotError::Unknown)
     }

@@ -104,6 +104,17 @@ fn snapshots_of_several_volumes() {
     assert!(second["name"].as_str().unwrap().starts_with("20"), "{second}");
     assert_eq!(node.json(&["snapshot", "list"])["items"].as_array().unwrap().len(), 2);
     assert!(node.refused(1, &["snapshot", "create", "none"]).contains("not found"));
+    let later = format!("logs@{}", second["name"].as_str().unwrap());
+    assert!(node.ok(&["snapshot", "diff", "logs@before-upgrade", &later]).contains("the same"));
+    let page = node.json(&["snapshot", "diff", "logs@1", "logs@2"]);
+    assert_eq!(
+        (&page["since"], &page["size"], &page["ranges"]),
+        (&json!("before-upgrade"), &json!(16 << 20), &json!([]))
+    );
+    assert!(node.refused(2, &["snapshot", "diff", "logs@1"]).contains("ursa snapshot create logs"));
+    assert!(node.refused(2, &["snapshot", "diff", "logs", "logs@2"]).contains("write VOLUME@SNAPSHOT"));
+    assert!(node.refused(2, &["snapshot", "diff", "db@1", &later]).contains("the same volume"));
+    assert!(node.refused(1, &["snapshot", "diff", "db@1", "db@2"]).contains("has nothing of volume"));
     assert!(node.ok(&["snapshot", "hold", "before-upgrade"]).contains("cannot be deleted"));
     assert!(node.refused(1, &["snapshot", "delete", "1", "2", "--yes"]).contains("ursa snapshot release"));
     assert!(node.ok(&["snapshot", "release", "before-upgrade"]).contains("released"));

@@ -45,6 +45,7 @@ impl Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{HEARTBEAT_TICKS, SNAPSHOT_TICKS};
 
     const END: Position = Position { index: 7, term: 2 };
 
@@ -63,11 +64,22 @@ mod tests {
         assert_eq!(refused(0..101).stall(100, END), Some(Stall::Unreadable));
     }
 
+    /// A leader repeats a snapshot when the last one counts as lost and a heartbeat was answered after that.
+    #[test]
+    fn snapshots_that_are_sent_again_and_again_stall_the_record_too() {
+        let again = SNAPSHOT_TICKS + 2 * HEARTBEAT_TICKS as u64;
+        let mut unreadable = refused(0..1);
+        unreadable.handle_refused(again, END);
+        assert_eq!(unreadable.stall(again, END), Some(Stall::Unreadable));
+        assert_eq!(unreadable.stall(2 * again, END), Some(Stall::Unreadable), "until the next one comes");
+    }
+
     #[test]
     fn the_stall_ends_when_the_log_grows_or_nobody_tries_any_more() {
         let mut unreadable = refused(0..400);
-        assert_eq!(unreadable.stall(599, END), Some(Stall::Unreadable));
-        assert_eq!(unreadable.stall(600, END), None);
+        let until = 399 + UNREADABLE_GAP_TICKS;
+        assert_eq!(unreadable.stall(until, END), Some(Stall::Unreadable));
+        assert_eq!(unreadable.stall(until + 1, END), None);
         let longer = Position { index: 8, term: 3 };
         assert_eq!(unreadable.stall(400, longer), None);
         unreadable.handle_refused(401, longer);

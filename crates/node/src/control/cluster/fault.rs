@@ -169,6 +169,7 @@ impl From<&EnterError> for ClusterFault {
             EnterError::Already
             | EnterError::NotAlone
             | EnterError::NotInPool(_)
+            | EnterError::AddressGoing(_)
             | EnterError::HasSnapshots(_)
             | EnterError::HasSchedules(_)
             | EnterError::Credentials(CredentialsError::Make { .. })

@@ -58,8 +58,9 @@ impl Control {
     ///
     /// # Errors
     /// The node cannot leave its cluster for that one: [`EnterError::Already`], [`EnterError::NotAlone`],
-    /// [`EnterError::NotInPool`], [`EnterError::HasSnapshots`], [`EnterError::HasSchedules`],
-    /// [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`], [`ControlError::ClusterFailed`].
+    /// [`EnterError::NotInPool`], [`EnterError::AddressGoing`], [`EnterError::HasSnapshots`],
+    /// [`EnterError::HasSchedules`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`],
+    /// [`ControlError::ClusterFailed`].
     pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Reconciler>>> {
         let place = self.own_place()?;
         if self.has_lost_files() && self.reconciler().is_err() && place.cluster == cluster {
@@ -88,6 +89,10 @@ impl Control {
         }
         if let Some(schedule) = self.snapshot_schedules()?.pop() {
             return Err(EnterError::HasSchedules(schedule.entry.name).into());
+        }
+        // The next life would not know that it has to be removed.
+        if let Some(address) = self.address_going() {
+            return Err(EnterError::AddressGoing(address).into());
         }
         match self.not_in_pool(&reconciler).await {
             Some(volume) => Err(EnterError::NotInPool(volume).into()),

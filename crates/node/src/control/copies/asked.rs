@@ -12,7 +12,6 @@ use store::{
 
 use super::super::change::{Changing, WaitsFor};
 use super::super::doing::Doing;
-use super::super::forwarding::execute_here;
 use super::super::read_errors::disk_path;
 use super::super::turns::{NOTHING, Thing};
 use super::super::volumes::show_when_full;
@@ -20,7 +19,6 @@ use super::super::{Control, ControlError, Result};
 use crate::copies::{Answer, Ask, NewCopy, NodeEntry, VolumeEntry, node_key, volume_key};
 use crate::data::VolumeId;
 use crate::member::{ClusterError, Reconciler, json};
-use crate::shard::Shard;
 
 /// How long a node that asked for a copy may take to add it to the cluster's record: longer than everything
 /// that it waits for.
@@ -50,16 +48,9 @@ impl Control {
                 }
                 return Ok(Answer::HasVolumes(ids));
             }
-            Ask::Show { what } => {
-                let queries = Shard::current().config().peer_queries.clone();
-                return Ok(Answer::Shown(queries.answer(self, what).await));
-            }
             Ask::CarryOut { volume, revision, request } => {
-                let done = self.execute_for(&reconciler, &volume, revision, request).await;
+                let done = self.execute_for(&reconciler, volume.as_deref(), revision, request).await;
                 return Ok(Answer::CarriedOut(done));
-            }
-            Ask::CarryOutHere { revision, request } => {
-                return Ok(Answer::CarriedOut(execute_here(&reconciler, revision, request).await));
             }
             Ask::Snapshot { number, step } => {
                 return Ok(Answer::Snapshot(self.do_snapshot_step(number, step).await?));

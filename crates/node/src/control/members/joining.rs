@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::super::cluster::{Admitted, EnterError, Member, Place, cluster_path, try_to_listen};
 use super::super::record_place::RecordPlace;
 use super::super::{Control, ControlError, NeedsVotes, Result};
-use super::merging::{self, Belongings};
+use super::merging::{self, Belongings, Joiner};
 use super::{JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, node_entry, reachable, told_portals};
 use crate::attach::port_numbers::{NodeNumber, free_portal_group};
 use crate::copies::{NodeEntry, node_key};
@@ -196,7 +196,7 @@ impl Control {
         };
         let admitted = Admitted {
             credentials: joined.credentials,
-            rules: about.has.access,
+            entries: about.has.entries,
             revision: welcome.revision,
             portal_group: welcome.portal_group,
         };
@@ -247,21 +247,24 @@ impl Control {
         // This node's volumes may not be in the record yet.
         let here = self.sole_names();
         merging::check_pools(&self.pool_ids(), &newcomer.has)?;
-        merging::check(reconciler, &here, &newcomer.has)?;
+        let former = former_numbers(&reconciler.nodes(), &newcomer);
+        let joiner = Joiner { witness: newcomer.witness, former };
+        merging::check(reconciler, &here, &newcomer.has, &joiner)?;
         let open = self.tokens.replace(left);
         let own = open.into_iter().find(|token| token.digest.is_of(&request.secret));
         let mut taken = TakenToken::new(&self.tokens, own, &self.door);
-        merging::add_to_record(reconciler, &here, &newcomer.has).await?;
-        let answer = Control::let_in(reconciler, &authority, newcomer, &request).await?;
+        merging::add_to_record(reconciler, &here, &newcomer.has, &joiner).await?;
+        let answer = Control::let_in(reconciler, &authority, (newcomer, &joiner), &request).await?;
         taken.token = None;
         Ok(answer)
     }
 
-    /// Adds the node to the cluster, and signs its certificate. What the node has is in the record.
+    /// Adds the node to the cluster, with its floating addresses, and signs its certificate. The record has the
+    /// rest of what it has.
     async fn let_in(
         reconciler: &Rc<Reconciler>,
         authority: &ClusterAuthority,
-        newcomer: Newcomer,
+        (newcomer, joiner): (Newcomer, &Joiner),
         request: &JoinRequest,
     ) -> Result<JoinAnswer> {
         let record = reconciler.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
@@ -295,12 +298,15 @@ impl Control {
             start: 0,
         };
         let key = node_key(NodeId(number));
+        let addresses = newcomer.has.entries.addresses;
+        let moved = merging::addresses::moved(reconciler, &addresses, joiner, number)?;
         let transaction = Reconciler::transaction()
             .expect(NEXT_NODE, next.map(|(_, revision)| revision))
             .expect(&key, None)
             .put(NEXT_NODE, json(&(number + 1)))
             .put(&key, json(&entry));
-        reconciler.commit(transaction).await?;
+        reconciler.commit(moved.add_to(reconciler, transaction)).await?;
+        moved.tell_groups(&addresses);
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
         reconciler.change_members(MemberChange::Add(id), MEMBERS_DEADLINE).await?;
         let certificate = authority.sign(NodeId(number), request).map_err(EnterError::from)?;
@@ -316,18 +322,24 @@ impl Control {
     }
 }
 
-/// The portal group of a node that joins: the one that it has, unless that is another node's.
+/// The numbers of a node that joins, from an earlier place in the cluster or from attempts to join that
+/// failed: it will not use them again.
 ///
-/// Its own entries, from an earlier place in the cluster or from an attempt to join that failed, do not
-/// count: it will not use them again. The identity alone does not tell them from those of a clone, which may
-/// be down, or may have joined so recently that nobody has heard it. But a clone has other addresses.
-fn portal_group_in(nodes: &[(NodeEntry, bool)], newcomer: &Newcomer) -> Option<u16> {
+/// The identity alone does not tell its entries from those of a clone, which may be down, or may have joined
+/// so recently that nobody has heard it. But a clone has other addresses.
+fn former_numbers(nodes: &[(NodeEntry, bool)], newcomer: &Newcomer) -> BTreeSet<u16> {
     let is_own = |node: &NodeEntry, up: bool| {
         let mut addresses = newcomer.listen.iter().chain(&newcomer.portals);
         !up && node.identity == newcomer.identity
             && addresses.any(|address| node.addresses.contains(address) || node.portals.contains(address))
     };
-    let others = nodes.iter().filter(|(node, up)| !is_own(node, *up));
+    nodes.iter().filter(|(node, up)| is_own(node, *up)).map(|(node, _)| node.id).collect()
+}
+
+/// The portal group of a node that joins: the one that it has, unless that is another node's.
+fn portal_group_in(nodes: &[(NodeEntry, bool)], newcomer: &Newcomer) -> Option<u16> {
+    let former = former_numbers(nodes, newcomer);
+    let others = nodes.iter().filter(|(node, _)| !former.contains(&node.id));
     let taken: BTreeSet<u16> = others.map(|(node, _)| node.portal_group).collect();
     free_portal_group(newcomer.portal_group, &taken)
 }
@@ -398,22 +410,41 @@ mod tests {
             "name": "server2", "listen": ["10.0.0.2:3270"], "portals": ["10.1.0.2:3260"], "portal_group": 4711,
             "identity": "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "witness": true, "record": "etcd",
             "has": {
-                "access": {
-                    "targets": [
-                        {"name": "iqn.2026-11.io.ursa:db", "port": 1, "alias": null, "chap": null, "maps": []}
-                    ],
-                    "hosts": [{"name": "web", "initiators": [], "addresses": ["10.1.0.0/16"], "chap": null}]
+                "entries": {
+                    "access": {
+                        "targets": [
+                            {"name": "iqn.2026-11.io.ursa:db", "port": 1, "alias": null, "chap": null, "maps": []}
+                        ],
+                        "hosts": [{"name": "web", "initiators": [], "addresses": ["10.1.0.0/16"], "chap": null}]
+                    },
+                    "people": {
+                        "users": [
+                            {"name": "alice", "role": "admin", "password": "a hash", "stamp": 7, "created": 1}
+                        ],
+                        "tokens": [{
+                            "id": "5f0c", "name": "backup", "role": "viewer", "digest": "9b1d", "created": 1,
+                            "expires": 2, "created_by": "alice"
+                        }]
+                    },
+                    "addresses": [{
+                        "address": "192.0.2.10", "prefix": 24, "device": "eth1", "nodes": [1], "prefer": 1,
+                        "group": 65280
+                    }]
                 },
                 "volumes": {"db": "00000000000000000000000000000001"},
                 "unnamed": ["00000000000000000000000000000002"],
-                "pools": {"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf": "default"},
-                "addresses": ["192.0.2.10", "fd00::10"]
+                "pools": {"a0a1a2a3a4a5a6a7a8a9aaabacadaeaf": "default"}
             }
         }));
         check::<Newcomer>(&json!({
             "name": "server2", "listen": [], "portals": [], "portal_group": 1, "identity": "", "witness": false,
             "record": "nodes",
-            "has": {"access": {"targets": [], "hosts": []}, "volumes": {}, "addresses": []}
+            "has": {
+                "entries": {
+                    "access": {"targets": [], "hosts": []}, "people": {"users": [], "tokens": []}, "addresses": []
+                },
+                "volumes": {}
+            }
         }));
         check::<Welcome>(&json!({
             "generation": 1, "members": [{"node": 1, "addresses": ["10.0.0.1:3270"]}], "portal_group": 4711,

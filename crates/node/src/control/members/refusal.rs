@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::ControlError;
-use super::merging::Collision;
+use super::collision::Collision;
 use crate::copies::Refused;
 
 /// Why a member does not let a node join. These are codes with facts; the joining node adds the words.
@@ -25,7 +25,7 @@ pub enum JoinRefusal {
         "the cluster keeps its record in its nodes: remove `etcd` from the settings of the joining node, restart it, and use the same token"
     )]
     RecordInNodes,
-    #[error("the cluster and the joining node both have these, and they differ: {}", listed(collisions, *more))]
+    #[error("these of the joining node collide with the cluster: {}", listed(collisions, *more))]
     Collides { collisions: Vec<Collision>, more: usize },
     #[error("it does not hold the cluster CA key: create the token on the node that created the cluster")]
     NoAuthority,
@@ -73,6 +73,7 @@ impl From<ControlError> for JoinRefusal {
 mod tests {
     use serde_json::json;
 
+    use super::super::collision::Counted;
     use super::*;
     use crate::version_1::check_all;
 
@@ -86,9 +87,11 @@ mod tests {
             {"port": {"target": "iqn.2026-11.io.ursa:a", "other": "iqn.2026-11.io.ursa:b"}},
             {"chap": {"target": "iqn.2026-11.io.ursa:db", "host": "web"}},
             {"secret": {"target": "iqn.2026-11.io.ursa:db", "host": "web"}}, {"pool": {"name": "default"}},
-            {"floating-ip": {"address": "192.0.2.10"}}
+            {"user": {"name": "alice"}}, {"floating-ip": {"address": "192.0.2.10"}},
+            {"witness": {"address": "fd00::10"}}, {"too-many": {"what": "api-tokens", "most": 256}}
         ]);
         check_all::<Collision>(&collisions);
+        check_all::<Counted>(&json!(["users", "api-tokens", "floating-ips"]));
         check_all::<JoinRefusal>(&json!([
             "stopping", "token", "version", "record-in-etcd", "record-in-nodes",
             {"collides": {"collisions": collisions, "more": 7}}, "no-authority", {"failed": "record-silent"},

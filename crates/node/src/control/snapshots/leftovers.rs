@@ -27,30 +27,33 @@ use crate::shard::{Shard, on_all_cores};
 type InPool = (u64, u64);
 
 impl Control {
-    /// Deletes what copies here have of snapshots that the record remembers as deleted. Returns whether all
-    /// copies have said what they have, and nothing of that is left.
+    /// Begins to delete what copies here have of snapshots that the record remembers as deleted, for each copy
+    /// in a task of its own: a disk may hang. Returns whether all copies have said what they have, and nothing
+    /// of that is left.
     pub(super) async fn delete_left_snapshots(&self, reconciler: &Reconciler) -> bool {
         let deleted = deleted(reconciler);
         if deleted.is_empty() {
             return true;
         }
-        let mut is_all = true;
+        let mut is_clean = true;
         for (id, has) in in_pools(None).await {
             let Some(has) = has else {
-                is_all = false;
+                is_clean = false;
                 continue;
             };
             let left: Arc<[u64]> = has.intersection(&deleted).map(|(number, _)| *number).collect();
-            if !left.is_empty() {
+            if left.is_empty() {
+                continue;
+            }
+            is_clean = false;
+            self.snapshots.deleting.start(id, async move {
                 let count = left.len();
-                let are_deleted = delete_in_pool(id, left).await;
-                is_all &= are_deleted;
-                if are_deleted {
+                if delete_in_pool(id, left).await {
                     tracing::info!(volume = %id, count, "a pool still had deleted snapshots: they were deleted");
                 }
-            }
+            });
         }
-        is_all
+        is_clean
     }
 
     /// Deletes what this node's copy of a volume has of snapshots from before somebody had it converted to

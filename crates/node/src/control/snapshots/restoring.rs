@@ -20,7 +20,7 @@ use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::taking::{
     Beginning, HOLD_MAX, KNOWN_WITHIN, PREPARE_DEADLINE, ask_step, check_volume, not_taken, too_slow,
 };
-use super::{SnapshotStatus, all, named, numbered};
+use super::{SnapshotStatus, all, complete, numbered};
 use crate::copies::{
     Restores, SliceCopy, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf,
     SnapshotState, SnapshotStep, StandingEntry, VolumeEntry, pool_number, volume_key,
@@ -116,14 +116,7 @@ impl Control {
     /// [`ControlError::CopyLacksSnapshot`], [`ControlError::NotRestored`].
     pub fn plan_restore(&self, spec: &RestoreSpec) -> Result<RestorePlan> {
         let reconciler = self.reconciler()?;
-        let snapshot = named(&reconciler, &spec.snapshot)?;
-        match snapshot.state {
-            SnapshotState::Complete => {}
-            SnapshotState::Deleting => return Err(ControlError::not_found("snapshot", &spec.snapshot)),
-            SnapshotState::Preparing | SnapshotState::Restoring => {
-                return Err(ControlError::SnapshotPreparing(snapshot.name));
-            }
-        }
+        let snapshot = complete(&reconciler, &spec.snapshot)?;
         let mut wanted = BTreeSet::new();
         for volume in &spec.volumes {
             let (_, entry) = entry_named(&reconciler, volume)?;

@@ -24,7 +24,8 @@ use crate::yielding::ITEMS_PER_TURN;
 /// each.
 const AT_ONCE: usize = 64;
 
-/// How often what pools here have is compared with the record at most, as long as copies are opened.
+/// How often what pools here have is compared with the record at most, as long as copies are opened or
+/// something is left. All of their slices have to say what they have.
 const COMPARED_AFTER: Duration = Duration::from_secs(10);
 
 impl Control {
@@ -33,7 +34,9 @@ impl Control {
     pub(in crate::control) fn tidy_snapshots(self: &Rc<Control>, reconciler: &Rc<Reconciler>) {
         let changes: Vec<SnapshotEntry> = reconciler.list(SNAPSHOT_CHANGES);
         let (now, activations) = (rt::now(), reconciler.activations());
-        let is_old = |(at, before): (Instant, u64)| activations != before && now.since(at) >= COMPARED_AFTER;
+        let is_old = |(at, before): (Instant, Option<u64>)| {
+            before != Some(activations) && now.since(at) >= COMPARED_AFTER
+        };
         let is_due = self.snapshots.compared.get().is_none_or(is_old);
         let compares = is_due && reconciler.acts_by().0 > 0 && self.all_pools_are_open();
         if changes.is_empty() && !compares {
@@ -44,12 +47,8 @@ impl Control {
             control.tidy_all(&reconciler, changes).await;
             if compares {
                 // Before the look: another volume may come meanwhile.
-                control.snapshots.compared.set(Some((now, activations)));
-                let compared = control.compare_snapshots(&reconciler).await;
-                if !matches!(compared, Ok(true)) {
-                    tracing::debug!(?compared, "snapshots in pools are not compared with the record yet");
-                    control.compare_snapshots_soon();
-                }
+                control.snapshots.compared.set(Some((now, Some(activations))));
+                control.compare_snapshots(&reconciler, now).await;
             }
         });
     }
@@ -59,11 +58,18 @@ impl Control {
         self.snapshots.compared.set(None);
     }
 
-    /// Compares what pools here have with the record. Returns whether all copies have said what they have,
-    /// and nothing of what is gone is left.
-    async fn compare_snapshots(&self, reconciler: &Reconciler) -> Result<bool> {
-        let are_adopted = self.adopt_snapshots(reconciler).await?;
-        Ok(self.delete_left_snapshots(reconciler).await && are_adopted)
+    /// Compares what pools here have with the record, at `now`. If a copy cannot say yet what it has, or has
+    /// something that is gone, they are compared again.
+    async fn compare_snapshots(&self, reconciler: &Reconciler, now: Instant) {
+        let adopted = self.adopt_snapshots(reconciler).await;
+        let are_adopted = matches!(adopted, Ok(true));
+        let is_clean = adopted.is_ok() && self.delete_left_snapshots(reconciler).await;
+        if !are_adopted || !is_clean {
+            tracing::debug!(?adopted, is_clean, "snapshots in pools differ from the record");
+            // At once if snapshots of sole copies may be missing in the record, or another volume has come.
+            let again = self.snapshots.compared.get().filter(|_| are_adopted).map(|_| (now, None));
+            self.snapshots.compared.set(again);
+        }
     }
 
     /// Writes to the record that sole copies here have snapshots that no other copy has: they have come with

@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use base::Instant;
 use proto::scsi::LuConfig;
 use rt::sync::{Notify, Semaphore};
+use serde::{Deserialize, Serialize};
 use store::{Compression, MetadataState, Pool, SliceError, SpacePolicy, StoreError, VolumeInfo, VolumeKind};
 
 use super::super::change::WaitsFor;
@@ -21,7 +23,7 @@ use super::super::doing::Doing;
 use super::super::filling::THRESHOLDS;
 use super::super::snapshots::{last_snapshot, no_new_snapshot};
 use super::super::turns::{NOTHING, Thing};
-use super::super::{Beat, Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
+use super::super::{Beat, ChangeFailure, Control, ControlError, EndedJob, EndedWork, JobOutcome, Result};
 use super::VolumeStatus;
 use crate::canary::{Canary, makes};
 use crate::copies::VolumeEntry;
@@ -60,8 +62,9 @@ pub struct Conversion {
     pub waits_for: Option<ConversionWait>,
 }
 
-/// What a conversion waits for.
-#[derive(Clone, Debug, thiserror::Error)]
+/// What a conversion waits for. Nodes report it to each other as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // The messages say it.
 pub enum ConversionWait {
     #[error("this node is stopping")]
@@ -74,17 +77,30 @@ pub enum ConversionWait {
     Unreadable,
     #[error("its disks, or until this node serves the volume")]
     Disks,
-    /// A slice cannot be converted now.
-    #[error("{0}")]
-    Slice(SliceError),
+    #[error("its disks, which could not write")]
+    Unwritable,
+    #[error("disk {} to leave its pool: wait until that is complete, or cancel it", .0.display())]
+    LeavingDisk(PathBuf),
     /// The change was refused.
-    #[error("{}", .0.with_hint())]
-    Refused(Arc<ControlError>),
+    #[error("{}", refusal(why, error))]
+    Refused {
+        why: ChangeFailure,
+        /// All that is known about it, only on the node that converts.
+        #[serde(skip)]
+        error: Option<Arc<ControlError>>,
+    },
+}
+
+fn refusal(why: &ChangeFailure, error: &Option<Arc<ControlError>>) -> String {
+    error.as_ref().map_or_else(|| why.to_string(), |error| error.with_hint())
 }
 
 impl From<ControlError> for ConversionWait {
     fn from(error: ControlError) -> ConversionWait {
-        ConversionWait::Refused(Arc::new(error))
+        match error {
+            ControlError::Store(StoreError::DiskIsLeaving { path, .. }) => ConversionWait::LeavingDisk(path),
+            error => ConversionWait::Refused { why: (&error).into(), error: Some(Arc::new(error)) },
+        }
     }
 }
 
@@ -646,7 +662,7 @@ fn awaited(error: SliceError, to: VolumeKind) -> ConversionWait {
         SliceError::Full if to.is_thin() => ConversionWait::PoolSpace,
         SliceError::Full => ConversionWait::FileSystemSpace,
         SliceError::Unreadable(_) => ConversionWait::Unreadable,
-        SliceError::Offline => ConversionWait::Disks,
-        error => ConversionWait::Slice(error),
+        SliceError::Offline | SliceError::Unavailable => ConversionWait::Disks,
+        SliceError::Unwritable | SliceError::Unknown => ConversionWait::Unwritable,
     }
 }

@@ -302,11 +302,11 @@ impl SliceCopy {
         Ok(())
     }
 
-    /// Waits a moment before another attempt at what another node or the disk decides: neither notifies this
-    /// copy. `until` is as in [`SliceCopy::hold`].
+    /// Pauses before another attempt at what another node or the disk decides: nothing that happens here says
+    /// that it will succeed. `until` is as in [`SliceCopy::hold`].
     pub(super) async fn try_again(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
         let until = self.gives_up_at(until)?;
-        let _ = rt::timeout_at(until.min(rt::now() + LOOK_AGAIN), self.happened.notified()).await;
+        rt::sleep_until(until.min(rt::now() + LOOK_AGAIN)).await;
         Ok(())
     }
 

@@ -206,12 +206,6 @@ impl Drop for RangeLock {
         // for a copy that has left, too: only then do commands that wait here for the range end, and its
         // volume cannot be closed before.
         let (copy, number) = (Rc::clone(&self.copy), self.number);
-        rt::spawn(async move {
-            copy.locks.locks.borrow_mut().end(number);
-            // Nothing waits for this that is notified of it: a command whose attempt was refused would try
-            // again at once, and again, as long as the other node acts in another epoch.
-            copy.do_lock_work();
-        })
-        .detach();
+        rt::spawn(async move { copy.tell_locks(|locks| locks.end(number)) }).detach();
     }
 }

@@ -426,7 +426,7 @@ impl SliceCopy {
             let blocks = self.blocks(offset, len);
             if attempt > 0 {
                 // A pause, of which there are few: most attempts fail because of another copy.
-                let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
+                rt::sleep(LOOK_AGAIN).await;
                 // A host's write there has repaired it. The disk may try for seconds, and hosts would wait
                 // for the lock.
                 if lock.is_none() && self.layout.read(offset, len).await.is_ok() {

@@ -1,5 +1,6 @@
 //! Restores this copy to a snapshot while hosts are not served (`docs/why/snapshots.md`, *Restoring*).
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -112,7 +113,20 @@ impl SliceCopy {
             let part = start..(start + NOTED_AT_ONCE).min(regions);
             start = part.end;
             self.tell(|replica| replica.note_absent(part.clone()));
-            let is_over = || self.has_failed() || self.replica.borrow().has_noted_absent(part.clone());
+            // Page by page, each until it is noted: something happens with every page that is written.
+            let next = Cell::new(part.start);
+            let is_noted = || {
+                let replica = self.replica.borrow();
+                while next.get() < part.end {
+                    let page = next.get()..(next.get() + PAGE_REGIONS).min(part.end);
+                    if !replica.has_noted_absent(page.clone()) {
+                        return false;
+                    }
+                    next.set(page.end);
+                }
+                true
+            };
+            let is_over = || self.has_failed() || is_noted();
             let noted = rt::timeout_at(until, self.happened.until(is_over)).await;
             if noted.is_err() || self.has_failed() {
                 return Err(SnapshotObstacle::Failed);

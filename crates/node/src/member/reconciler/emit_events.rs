@@ -24,7 +24,7 @@ use crate::events::code::{
     SPLIT_BRAIN_RESOLVED, TARGET_CHANGED, TARGET_CREATED, TARGET_DELETED, VOLUME_CREATED, VOLUME_DELETED,
     VOLUME_RENAMED, VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
 };
-use crate::events::{Code, Event, tell};
+use crate::events::{Code, Event, MapChange, tell};
 use crate::member::floating::{ADDRESSES, HOLDERS, tell_address, tell_holder};
 
 /// The previous values of keys that have changed in the record.
@@ -97,14 +97,19 @@ impl Reconciler {
                 .is_some_and(|peer| peer.leaving == peer.life && peer.life.is_some());
             let event = match (died, leaves) {
                 (_, true) => {
-                    Event::new(NODE_STOPPED, &name, format!("node {name} was stopped")).because("stopped")
+                    Event::about_node(NODE_STOPPED, (&name, node.0), format!("node {name} was stopped"))
+                        .because("stopped")
                 }
-                (true, _) => Event::new(NODE_LOST, &name, format!("node {name} is down: its process died"))
-                    .because("died"),
-                (false, _) => Event::new(NODE_LOST, &name, format!("node {name} is down: heartbeat timeout"))
-                    .because("silent"),
+                (true, _) => {
+                    let text = format!("node {name} is down: its process died");
+                    Event::about_node(NODE_LOST, (&name, node.0), text).because("died")
+                }
+                (false, _) => {
+                    let text = format!("node {name} is down: heartbeat timeout");
+                    Event::about_node(NODE_LOST, (&name, node.0), text).because("silent")
+                }
             };
-            tell(event.of_node(node.0));
+            tell(event);
         }
         for node in heard.difference(&before) {
             let mut told = self.told.borrow_mut();
@@ -114,7 +119,7 @@ impl Reconciler {
             }
             drop(told);
             let name = self.named(node.0);
-            tell(Event::new(NODE_RETURNED, &name, format!("node {name} is back")).of_node(node.0));
+            tell(Event::about_node(NODE_RETURNED, (&name, node.0), format!("node {name} is back")));
         }
     }
 
@@ -322,7 +327,7 @@ impl Reconciler {
             (true, false) => (MAINTENANCE_ENDED, format!("{name} has left maintenance")),
             _ => return,
         };
-        tell(Event::new(code, name, text).of_node(node));
+        tell(Event::about_node(code, (&name, node), text));
     }
 
     fn tell_policy(
@@ -391,11 +396,11 @@ fn tell_node(pair: (Option<NodeEntry>, Option<NodeEntry>), tell: Teller<'_>) {
     match pair {
         (None, Some(node)) => {
             let text = format!("node {} joined the cluster", node.name);
-            tell(Event::new(NODE_JOINED, node.name, text).of_node(node.id));
+            tell(Event::about_node(NODE_JOINED, (&node.name, node.id), text));
         }
         (Some(node), None) => {
             let text = format!("node {} removed from the cluster", node.name);
-            tell(Event::new(NODE_REMOVED, node.name, text).of_node(node.id));
+            tell(Event::about_node(NODE_REMOVED, (&node.name, node.id), text));
         }
         _ => {}
     }
@@ -426,12 +431,18 @@ fn tell_maps(target: &Target, before: &[LunMap], tell: Teller<'_>) {
     let name = target.name.as_str();
     for map in target.maps.iter().filter(|map| !before.contains(map)) {
         let text = format!("LUN {} of target {name} mapped to host group {}", map.lun, map.host);
-        tell(Event { volume: Some(map.volume), ..Event::new(MAPS_CHANGED, name, text).because("mapped") });
+        tell(map_event(target, map, true, text));
     }
     for map in before.iter().filter(|map| !target.maps.contains(map)) {
         let text = format!("LUN {} of target {name} unmapped from host group {}", map.lun, map.host);
-        tell(Event { volume: Some(map.volume), ..Event::new(MAPS_CHANGED, name, text).because("unmapped") });
+        tell(map_event(target, map, false, text));
     }
+}
+
+fn map_event(target: &Target, map: &LunMap, added: bool, text: String) -> Event {
+    let change = MapChange { target: target.name.clone(), map: map.clone(), added };
+    let event = Event::new(MAPS_CHANGED, target.name.as_str(), text).of_volume(map.volume);
+    Event { map: Some(change), ..event.because(if added { "mapped" } else { "unmapped" }) }
 }
 
 fn tell_host((before, now): (Option<HostGroup>, Option<HostGroup>), tell: Teller<'_>) {

@@ -98,7 +98,7 @@ impl Reconciler {
                 ),
                 false => (LOGINS_ALLOWED, format!("{node} accepts logins again")),
             };
-            tell(Event::new(code, node, text).of_node(self.me().0));
+            tell(Event::about_node(code, (&node, self.me().0), text));
         }
     }
 
@@ -112,9 +112,9 @@ impl Reconciler {
         }
         let name = self.named(node.0);
         let event = match stalled {
-            Some(stall) => Event::new(
+            Some(stall) => Event::about_node(
                 RECORD_STALLED,
-                &name,
+                (&name, node.0),
                 format!("the copy of the cluster's record on {name} accepts no changes: {stall}"),
             )
             .because(match stall {
@@ -124,13 +124,13 @@ impl Reconciler {
                 Stall::Unreadable => "needs_update",
                 Stall::Later(_) => "other",
             }),
-            None => Event::new(
+            None => Event::about_node(
                 RECORD_RESUMED,
-                &name,
+                (&name, node.0),
                 format!("the copy of the cluster's record on {name} accepts changes again"),
             ),
         };
-        tell(event.of_node(node.0));
+        tell(event);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use node::control::{AddedCopy, FaultKind, RestoreSpec, Restored};
-use node::copies::{Restores, VolumeEntry, volume_key};
+use node::copies::Restores;
 
 use super::*;
 

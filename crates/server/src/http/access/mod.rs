@@ -31,6 +31,7 @@ use self::slowdown::Slowdown;
 pub(super) use self::slowdown::network_of;
 use self::unauthenticated::Unauthenticated;
 use super::audit::Audit;
+use super::certificate::CertificateFault;
 use super::refusal::Refusal;
 use super::state::State;
 
@@ -53,14 +54,14 @@ pub struct Opening {
     /// Whether programs of this machine may read `/metrics` without a token.
     pub metrics_without_token: bool,
     /// Why the API does not answer other machines although it should.
-    pub no_certificate: Option<String>,
+    pub no_certificate: Option<CertificateFault>,
 }
 
 /// Who may use the API. Users and tokens themselves are in the record.
 pub struct Access {
     pub(super) audit: Audit,
     /// Why the API does not answer other machines although it should.
-    pub(super) no_certificate: Option<String>,
+    pub(super) no_certificate: Option<CertificateFault>,
     pub(super) passwords: Passwords,
     local: Local,
     metrics_without_token: bool,

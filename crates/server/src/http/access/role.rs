@@ -52,6 +52,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/volumes/{name}/counters", VIEWER),
     ("GET",    "/v1/snapshots", VIEWER),
     ("GET",    "/v1/snapshots/{snapshot}", VIEWER),
+    ("GET",    "/v1/snapshots/{snapshot}/diff", VIEWER),
     ("GET",    "/v1/snapshot-schedules", VIEWER),
     ("GET",    "/v1/snapshot-schedules/{schedule}", VIEWER),
     ("GET",    "/v1/targets", VIEWER),

@@ -70,12 +70,12 @@ impl Log {
 
 /// Which entries are wanted: the newest `limit` that meet the conditions.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct AuditFilter {
-    pub(super) limit: usize,
+pub(in crate::http) struct AuditFilter {
+    pub(in crate::http) limit: usize,
     /// Only entries before the one with this number.
-    pub(super) before: Option<u64>,
+    pub(in crate::http) before: Option<u64>,
     /// Only entries up to this time, in seconds since 1970.
-    pub(super) until: Option<u64>,
+    pub(in crate::http) until: Option<u64>,
 }
 
 impl AuditFilter {

@@ -15,11 +15,12 @@ use serde::Deserialize;
 use terms::clock::unix_now;
 use utoipa::IntoParams;
 
-use self::log::AuditFilter;
+pub(super) use self::log::AuditFilter;
+pub(super) use self::writer::AuditTrouble;
 use self::writer::Writer;
 use super::input::{Parameters, limit_of, skip_of};
-use super::inquiries::{self, Unanswered};
-use super::peers::{self, QueriedNodes, Theirs, Whose};
+use super::inquiries::{self, Inquiry, Unanswered};
+use super::peers::{self, PeerQuery, QueriedNodes, Theirs, Whose};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 
@@ -59,11 +60,11 @@ impl Audit {
     }
 
     /// The directory, and why the log cannot be written, as of the last attempt.
-    pub(super) fn known_error(&self) -> Option<(PathBuf, String)> {
+    pub(super) fn known_error(&self) -> Option<(PathBuf, AuditTrouble)> {
         Some((self.directory.clone(), self.writer.known_trouble()?))
     }
 
-    fn said(&self, why: String) -> String {
+    fn said(&self, why: AuditTrouble) -> String {
         format!(
             "cannot write the audit log in {}; changes through the API are refused until it can be written: {why}",
             self.directory.display()
@@ -98,17 +99,18 @@ impl Audit {
         let read = tokio::task::spawn_blocking(move || log::last(&directory, wanted));
         read.await.map_err(io::Error::other)?
     }
-}
 
-/// Answers a question of another node.
-///
-/// # Errors
-/// This node does not understand the question, or the log cannot be read.
-pub(super) async fn shown(audit: &Audit, question: &str) -> Result<Vec<AuditEntry>, Unanswered> {
-    let wanted: AuditFilter =
-        serde_json::from_str(question).map_err(|error| Unanswered::NotUnderstood(error.to_string()))?;
-    let wanted = AuditFilter { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
-    audit.last(wanted).await.map_err(|error| Unanswered::AuditUnreadable(error.to_string()))
+    /// Answers a question of another node.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub(super) async fn shown(&self, wanted: AuditFilter) -> Result<Vec<AuditEntry>, Unanswered> {
+        let wanted = AuditFilter { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
+        self.last(wanted).await.map_err(|error| {
+            tracing::warn!(%error, "the audit log cannot be read for another node");
+            Unanswered::AuditUnreadable((&error).into())
+        })
+    }
 }
 
 fn cut(mut text: String) -> String {
@@ -167,10 +169,9 @@ pub(super) async fn list(state: State, Parameters(window): Parameters<Window>) -
     if asked == QueriedNodes::This {
         return Ok(axum::Json(List::of(rest(own(&state, wanted).await?, skip))));
     }
-    let text = serde_json::to_string(&wanted).expect("numbers can be written as JSON");
-    let question = move |_: u16| format!("{} {text}", peers::AUDIT);
+    let query = move |_: u16| PeerQuery::Inquiry(Inquiry::Audit(wanted));
     let me = |control: Rc<Control>, is_asked: bool| async move { Ok((is_asked, control.number_and_name())) };
-    let ((of_this, me), answers) = peers::gather(&state, asked, question, me).await?;
+    let ((of_this, me), answers) = peers::gather(&state, asked, query, me).await?;
     let (theirs, missing) = answers.each(inquiries::read::<Vec<AuditEntry>>);
     let mut lists = Vec::new();
     if of_this {

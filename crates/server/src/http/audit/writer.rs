@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::AuditEntry;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::log::Log;
@@ -19,6 +20,27 @@ use super::log::Log;
 const WAITING_MAX: usize = 256;
 /// How long a response waits for its entry to be written. After this time a disk counts as hung.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
+
+/// Why the audit log cannot be written or read. Nodes report it to each other as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::http) enum AuditTrouble {
+    /// The disk has hung for this long.
+    #[error("its disk has not responded for {seconds} seconds")]
+    Late { seconds: u64 },
+    /// `errno` is an error number of the system.
+    #[error("{}", io::Error::from_raw_os_error(*errno))]
+    System { errno: i32 },
+    /// An error without a number.
+    #[error("the node's log says why")]
+    Other,
+}
+
+impl From<&io::Error> for AuditTrouble {
+    fn from(error: &io::Error) -> AuditTrouble {
+        error.raw_os_error().map_or(AuditTrouble::Other, |errno| AuditTrouble::System { errno })
+    }
+}
 
 /// The handle of the thread, which ends when the last clone is dropped. Cheap to clone.
 #[derive(Clone)]
@@ -37,7 +59,7 @@ struct Work {
 #[derive(Default)]
 struct State {
     /// Why the last entry was not written, or the log not opened.
-    failed: Option<String>,
+    failed: Option<AuditTrouble>,
     /// Since when the thread waits for the disk; `None`: it does not.
     waits: Option<Instant>,
 }
@@ -65,7 +87,7 @@ impl Writer {
     }
 
     /// Why the log cannot be written at the moment; `None`: it can.
-    pub(super) async fn trouble(&self) -> Option<String> {
+    pub(super) async fn trouble(&self) -> Option<AuditTrouble> {
         // The cause of a failure may be repaired: try again.
         let failed = self.state().failed.is_some();
         if failed && let Some(done) = self.give(None) {
@@ -75,11 +97,10 @@ impl Writer {
     }
 
     /// As [`Writer::trouble`], as of the last attempt.
-    pub(super) fn known_trouble(&self) -> Option<String> {
+    pub(super) fn known_trouble(&self) -> Option<AuditTrouble> {
         let state = self.state();
         let late = state.waits.map(|since| since.elapsed()).filter(|age| *age >= WRITTEN_WITHIN);
-        let late = late.map(|age| format!("its disk has not responded for {} seconds", age.as_secs()));
-        late.or_else(|| state.failed.clone())
+        late.map(|age| AuditTrouble::Late { seconds: age.as_secs() }).or(state.failed)
     }
 
     fn give(&self, entry: Option<AuditEntry>) -> Option<oneshot::Receiver<()>> {
@@ -106,12 +127,12 @@ impl Thread {
         while let Ok(Work { entry, done }) = waiting.recv() {
             lock(&self.state).waits = Some(Instant::now());
             let written = self.carry_out(entry);
-            let failed = written.err().map(|error| error.to_string());
-            if let Some(error) = &failed {
+            if let Err(error) = &written {
                 // The next entry opens the log again.
                 self.log = None;
-                tracing::error!(error, directory = %self.directory.display(), "the audit log cannot be written");
+                tracing::error!(%error, directory = %self.directory.display(), "the audit log cannot be written");
             }
+            let failed = written.as_ref().err().map(AuditTrouble::from);
             *lock(&self.state) = State { failed, waits: None };
             // The caller may have given up.
             let _ = done.send(());
@@ -175,6 +196,6 @@ mod tests {
             let waits = tokio::time::timeout(5 * WRITTEN_WITHIN, writer.write(example("login")));
             waits.await.expect("an answer does not wait for the disk");
         }
-        assert!(writer.trouble().await.is_some_and(|why| why.contains("not responded")));
+        assert!(writer.trouble().await.is_some_and(|why| matches!(why, AuditTrouble::Late { .. })));
     }
 }

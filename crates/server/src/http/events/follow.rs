@@ -272,10 +272,9 @@ impl Course {
     /// Asks the nodes, and returns the messages that follow.
     async fn ask(&mut self, state: &State, asked: QueriedNodes, begins: bool) -> Result<Round, Refusal> {
         let place = self.place.clone();
-        let question =
-            move |node: u16| format!("{} {}", peers::EVENTS, place.question(node, begins).written());
+        let query = move |node: u16| place.question(node, begins).query();
         let me = |control: Rc<Control>, is_asked: bool| async move { Ok((is_asked, control.number())) };
-        let ((of_this, me), answers) = peers::gather(state, asked, question, me).await?;
+        let ((of_this, me), answers) = peers::gather(state, asked, query, me).await?;
         let (theirs, missing) = answers.each(inquiries::read::<Page>);
         let mut pages: BTreeMap<u16, Page> =
             theirs.into_iter().map(|theirs| (theirs.node, theirs.has)).collect();
@@ -310,6 +309,8 @@ mod tests {
             cause: None,
             subject: Some("db".into()),
             subject_id: None,
+            subject_node: None,
+            map: None,
             text: "volume db created".into(),
             action: None,
             node: None,

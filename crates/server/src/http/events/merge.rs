@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use api::Event;
+use api::{Event, EventIdentity};
 
 /// The newest `limit` events, the oldest first. What several nodes report appears once, with the numbers of
 /// all of them in `seen_by`.
@@ -12,14 +12,14 @@ pub(super) fn merged(mut told: Vec<Event>, limit: usize) -> Vec<Event> {
     // The sort is stable: events of one node keep their order.
     told.sort_by_key(|event| (event.at, event.seen_by.first().copied()));
     let mut events: Vec<Event> = Vec::with_capacity(told.len());
-    let mut last: BTreeMap<Kind, usize> = BTreeMap::new();
-    for event in told {
-        let kind = Kind::of(&event);
-        match last.get(&kind).copied().filter(|place| is_same(&events[*place], &event)) {
-            Some(place) => events[place].seen_by.extend(event.seen_by),
+    // Only the last event of an identity can be the same.
+    let mut last: BTreeMap<EventIdentity<'_>, usize> = BTreeMap::new();
+    for event in &told {
+        match last.get(&event.identity()).copied().filter(|place| is_same(&events[*place], event)) {
+            Some(place) => events[place].seen_by.extend(&event.seen_by),
             None => {
-                last.insert(kind, events.len());
-                events.push(event);
+                last.insert(event.identity(), events.len());
+                events.push(event.clone());
             }
         }
     }
@@ -50,26 +50,6 @@ impl SentEvents {
     }
 }
 
-/// The properties that two reports of one event have in common. Only the last event of a kind can be the
-/// same.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
-    revision: Option<u64>,
-    /// The node that the event is about.
-    node: Option<u16>,
-    code: String,
-    subject: Option<String>,
-    text: String,
-}
-
-impl Kind {
-    fn of(event: &Event) -> Kind {
-        let Event { revision, node, code, subject, text, .. } = event;
-        let (code, subject, text) = (code.clone(), subject.clone(), text.clone());
-        Kind { revision: *revision, node: *node, code, subject, text }
-    }
-}
-
 /// Whether `before` is another node's report of the same event. A node reports an event only once.
 fn is_same(before: &Event, event: &Event) -> bool {
     let by_another = event.seen_by.iter().all(|node| !before.seen_by.contains(node));
@@ -82,16 +62,18 @@ mod tests {
 
     use super::*;
 
-    fn event(seen_by: u16, id: u64, at: u64, text: &str) -> Event {
+    fn event(seen_by: u16, id: u64, at: u64, subject: &str) -> Event {
         Event {
             id,
             at,
             severity: Severity::Info,
             code: "volume_created".into(),
             cause: None,
-            subject: Some("db".into()),
+            subject: Some(subject.into()),
             subject_id: None,
-            text: text.into(),
+            subject_node: None,
+            map: None,
+            text: format!("volume {subject} created"),
             action: None,
             node: None,
             revision: None,
@@ -100,17 +82,41 @@ mod tests {
         }
     }
 
-    fn of_record(seen_by: u16, at: u64, revision: u64, text: &str) -> Event {
-        Event { revision: Some(revision), ..event(seen_by, at, at, text) }
+    fn of_record(seen_by: u16, at: u64, revision: u64, subject: &str) -> Event {
+        Event { revision: Some(revision), ..event(seen_by, at, at, subject) }
     }
 
     /// Node 3 is lost.
     fn lost(seen_by: u16, at: u64) -> Event {
-        Event { node: Some(3), ..event(seen_by, at, at, "lost") }
+        Event { node: Some(3), subject_node: Some(3), ..event(seen_by, at, at, "san3") }
+    }
+
+    fn subject(event: &Event) -> &str {
+        event.subject.as_deref().unwrap_or_default()
     }
 
     fn shown(events: &[Event]) -> Vec<String> {
-        events.iter().map(|event| format!("{} {} {:?}", event.at, event.text, event.seen_by)).collect()
+        events.iter().map(|event| format!("{} {} {:?}", event.at, subject(event), event.seen_by)).collect()
+    }
+
+    #[test]
+    fn what_two_nodes_word_differently_is_one_event_and_what_they_word_alike_may_be_two() {
+        // Node 2 does not know the name of node 3, and has learned in another way that it is down.
+        let unnamed = Event {
+            subject: Some("node 3".into()),
+            text: "node 3 is down: its process died".into(),
+            cause: Some("died".into()),
+            ..lost(2, 101)
+        };
+        let all = merged(vec![lost(1, 100), unnamed.clone()], 10);
+        assert_eq!(shown(&all), ["100 san3 [1, 2]"]);
+        let mut sent = SentEvents::default();
+        assert!(sent.is_news(&lost(1, 100)) && !sent.is_news(&unnamed));
+
+        let of_volume =
+            |seen_by, id: &str| Event { subject_id: Some(id.into()), ..of_record(seen_by, 9, 7, "db") };
+        let all = merged(vec![of_volume(1, "11"), of_volume(2, "11"), of_volume(2, "22")], 10);
+        assert_eq!(shown(&all), ["9 db [1, 2]", "9 db [2]"], "two volumes of one name");
     }
 
     #[test]
@@ -130,7 +136,7 @@ mod tests {
     fn simultaneous_observations_of_a_node_appear_once() {
         let told = vec![lost(1, 100), lost(2, 103), lost(1, 106), lost(2, 117)];
         // Node 1 lost it twice; the second time, node 2 noticed it too late.
-        assert_eq!(shown(&merged(told, 10)), ["100 lost [1, 2]", "106 lost [1]", "117 lost [2]"]);
+        assert_eq!(shown(&merged(told, 10)), ["100 san3 [1, 2]", "106 san3 [1]", "117 san3 [2]"]);
         // An event that is neither about a node nor of the record belongs to the node that reports it.
         let own = vec![event(1, 1, 100, "changed"), event(2, 1, 100, "changed")];
         assert_eq!(merged(own, 10).len(), 2);
@@ -157,8 +163,7 @@ mod tests {
         // The order in which nodes are asked does not matter.
         let told = [second.clone(), first.clone()].concat();
         let all = merged(told, 4);
-        let texts: Vec<&str> = all.iter().map(|event| event.text.as_str()).collect();
-        assert_eq!(texts, ["b", "c", "e", "f"]);
+        assert_eq!(all.iter().map(subject).collect::<Vec<_>>(), ["b", "c", "e", "f"]);
         assert_eq!(merged([first, second].concat(), 4), all, "the same whoever is asked");
         assert!(merged(Vec::new(), 4).is_empty());
     }

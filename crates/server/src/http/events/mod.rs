@@ -28,8 +28,8 @@ use super::access::Caller;
 use super::findings::{self, Opened};
 use super::guard::Peer;
 use super::input::{Parameters, limit_of, skip_of};
-use super::inquiries::{self, Unanswered};
-use super::peers::{self, QueriedNodes, Whose};
+use super::inquiries::{self, Inquiry};
+use super::peers::{self, PeerQuery, QueriedNodes, Whose};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
@@ -95,8 +95,9 @@ pub(super) async fn take_all(state: State) {
         state.events.is_of(answer.number);
         if let Some(started) = started.take() {
             state.events.tell(Duration::ZERO, started);
-            if let Some(why) = state.access.no_certificate.clone() {
-                let happened = Happened::new(CERTIFICATE_UNAVAILABLE, &state.name, why);
+            if let Some(why) = &state.access.no_certificate {
+                let text = format!("the API does not answer other machines: {why}");
+                let happened = Happened::new(CERTIFICATE_UNAVAILABLE, &state.name, text);
                 state.events.tell(Duration::ZERO, happened);
             }
             if let Some(why) = state.access.audit.trouble().await {
@@ -187,7 +188,7 @@ pub(super) struct Window {
 
 /// A question about events, as it is sent to other nodes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Question {
+pub(super) struct Question {
     after: Option<u64>,
     until: Option<u64>,
     /// Including the events that are skipped: each node has to return them, too.
@@ -223,9 +224,14 @@ impl Question {
         }
     }
 
-    /// The question as text for other nodes.
-    fn written(&self) -> String {
-        serde_json::to_string(self).expect("numbers and words can be written as JSON")
+    /// The question for other nodes.
+    fn query(self) -> PeerQuery {
+        PeerQuery::Inquiry(Inquiry::Events(self))
+    }
+
+    /// The answer to a question of another node.
+    pub(super) fn shown(self, ring: &Ring) -> Page {
+        Question { limit: self.limit.min(LIMIT_MAX), ..self }.answer(ring)
     }
 
     fn answer(&self, ring: &Ring) -> Page {
@@ -268,8 +274,8 @@ pub(super) async fn list(state: State, Parameters(window): Parameters<Window>) -
     if asked == QueriedNodes::This {
         return Ok(Json(question.rest(of_one(Some(question.answer(&state.events))))));
     }
-    let written = question.written();
-    let ask = move |_: u16| format!("{} {written}", peers::EVENTS);
+    let query = question.clone().query();
+    let ask = move |_: u16| query.clone();
     let me = |_: Rc<Control>, is_asked: bool| async move { Ok(is_asked) };
     let (of_this, answers) = peers::gather(&state, asked, ask, me).await?;
     let (theirs, missing) = answers.each(inquiries::read::<Page>);
@@ -289,16 +295,6 @@ fn of_one(page: Option<Page>) -> Events {
     let next = page.as_ref().map(|page| page.next);
     let (items, gap) = page.map(|page| (page.items, page.gap)).unwrap_or_default();
     Events { items, gap, next, missing: Vec::new() }
-}
-
-/// Answers a question of another node.
-///
-/// # Errors
-/// This node does not understand the question.
-pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, Unanswered> {
-    let question: Question =
-        serde_json::from_str(question).map_err(|error| Unanswered::NotUnderstood(error.to_string()))?;
-    Ok(Question { limit: question.limit.min(LIMIT_MAX), ..question }.answer(ring))
 }
 
 /// Where to begin.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use ::node::events::Event as Happened;
 use ::node::events::code::{INITIATOR_DENIED, JOIN_REFUSED, Severity as NodeSeverity};
-use api::{DiskRange, Event, Severity};
+use api::{DiskRange, Event, MapChange, Severity};
 use serde::{Deserialize, Serialize};
 use terms::clock::unix_now;
 use terms::same_names::same_names;
@@ -163,7 +163,7 @@ impl Remembered {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
         }
-        let Happened { code, subject, volume, cause, node, revision, range, text } = event;
+        let Happened { code, subject, volume, is_of_node, map, cause, node, revision, range, text } = event;
         self.events.push_back(Event {
             id: self.next,
             at: unix_now().saturating_sub(age.as_secs()),
@@ -172,6 +172,8 @@ impl Remembered {
             cause: cause.map(str::to_owned),
             subject: Some(subject).filter(|subject| !subject.is_empty()),
             subject_id: volume.map(|id| id.to_string()),
+            subject_node: node.filter(|_| is_of_node),
+            map: map.map(|change| Box::new(shown_map(change))),
             text,
             action: code.action().map(str::to_owned),
             node,
@@ -204,6 +206,11 @@ fn shown_range(range: ::node::copies::DiskRange) -> DiskRange {
     DiskRange { node, pool, disk, offset, len, lba, blocks }
 }
 
+fn shown_map(change: ::node::events::MapChange) -> MapChange {
+    let ::node::events::MapChange { target, map, added } = change;
+    MapChange { target: target.to_string(), lun: map.lun, host: map.host.to_string(), added }
+}
+
 /// The number of events of this code that are kept per minute.
 fn most_in_a_minute(code: &str) -> usize {
     let is_unauthenticated =
@@ -224,7 +231,8 @@ same_names! {
 
 #[cfg(test)]
 mod tests {
-    use ::node::events::code::{VOLUME_CREATED, VOLUME_RENAMED};
+    use ::node::access::{LunMap, TargetName};
+    use ::node::events::code::{MAPS_CHANGED, NODE_LOST, VOLUME_CREATED, VOLUME_RENAMED};
     use store::VolumeId;
 
     use super::*;
@@ -340,6 +348,29 @@ mod tests {
         assert_eq!(ids(of(other.to_string())), [2]);
         assert_eq!(ids(of("db".into())), [0, 2, 3], "by the name that they had then");
         assert_eq!(of("mail".into())[0].subject_id, Some(one.to_string()));
+    }
+
+    #[test]
+    fn facts_that_identify_an_event_reach_its_readers() {
+        let map = LunMap { lun: 3, volume: VolumeId([1; 16]), host: "esx".parse().unwrap() };
+        let target: TargetName = "iqn.2026-01.org.example:db".parse().unwrap();
+        let change = ::node::events::MapChange { target: target.clone(), map, added: true };
+        let lost_as = |name: &str| Happened::about_node(NODE_LOST, (name, 3), format!("{name} is down"));
+        let told_by = |node, lost: Happened| {
+            let ring = Ring::new(START);
+            ring.is_of(node);
+            ring.tell(Duration::ZERO, lost);
+            let mapped = Happened::new(MAPS_CHANGED, target.as_str(), "mapped").of_revision(Some(7));
+            ring.tell(Duration::ZERO, Happened { map: Some(change.clone()), ..mapped });
+            ring.after(None, 10, &ALL).items
+        };
+        let (first, second) = (told_by(1, lost_as("san3")), told_by(2, lost_as("node 3")));
+        assert_eq!((first[0].subject_node, first[1].subject_node), (Some(3), None));
+        let map =
+            first[1].map.as_deref().map(|map| (map.target.as_str(), map.lun, map.host.as_str(), map.added));
+        assert_eq!(map, Some((target.as_str(), 3, "esx", true)));
+        assert!(first[0].is_same_as(&second[0]), "node 2 does not know the name of node 3");
+        assert!(first[1].is_same_as(&second[1]));
     }
 
     #[test]

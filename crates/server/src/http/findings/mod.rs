@@ -23,7 +23,7 @@ pub use self::identity::severity_of;
 use self::judge::{Observed, judge};
 pub use self::own::Opened;
 pub(super) use self::own::reports;
-use super::peers::{self, QueriedNodes};
+use super::peers::{self, PeerQuery, QueriedNodes};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 use super::{cluster, node, pools, volumes};
@@ -46,13 +46,12 @@ pub(super) async fn list(state: State) -> Reply<List<Finding>> {
 async fn observe(state: &State) -> Result<Observed, Refusal> {
     let opened = Arc::clone(&state.opened);
     let own = move |control: Rc<Control>| async move { Ok(reports(&control, &opened)) };
-    let pools = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
     // All at once, since each question may wait for a node that does not answer.
     let (members, volumes, pools, reports) = tokio::join!(
         state.call(members),
         volumes::all(state),
-        peers::list(state, QueriedNodes::All, peers::POOLS, pools),
-        peers::list(state, QueriedNodes::All, peers::FAULTS, own),
+        pools::of_nodes(state, QueriedNodes::All),
+        peers::list(state, QueriedNodes::All, PeerQuery::Faults, own),
     );
     let ((nodes, in_etcd), volumes, pools, reports) = (members?, volumes?, pools?, reports?);
     let mut incomplete = [volumes.missing, pools.missing].concat();

@@ -16,6 +16,8 @@ use terms::clock::unix_now;
 use super::first_seen::FirstSeen;
 use crate::history::Forecast;
 use crate::http::access::Access;
+use crate::http::audit::AuditTrouble;
+use crate::http::certificate::CertificateFault;
 
 /// A change that takes longer counts as stuck. Most take less than a second, and callers wait at most 45
 /// seconds.
@@ -31,10 +33,10 @@ pub(super) enum OwnFault {
     AuditUnavailable {
         /// The directory of the log.
         directory: PathBuf,
-        error: String,
+        error: AuditTrouble,
     },
     /// The API does not answer other machines.
-    CertificateUnavailable { error: String },
+    CertificateUnavailable { error: CertificateFault },
     /// A change does not finish.
     ChangeStuck { work: Work, waits_for: WaitsFor },
     /// A pool will be full within 30 days if it grows as in the last days.

@@ -22,6 +22,8 @@ use super::judge::{Observed, judge};
 use super::own::{OwnFault, Report};
 use super::words;
 use crate::history::{Forecast, Outlook};
+use crate::http::audit::AuditTrouble;
+use crate::http::certificate::CertificateFault;
 
 fn node(id: u16) -> ClusterNode {
     samples::node(id)
@@ -649,7 +651,11 @@ fn facts_arrive_as_they_were_sent() {
     let reports = vec![
         report(1, FaultKind::RecordLatched),
         report(2, disk_failed()),
-        own(1, OwnFault::AuditUnavailable { directory: "/a".into(), error: "no space".into() }),
+        own(
+            1,
+            OwnFault::AuditUnavailable { directory: "/a".into(), error: AuditTrouble::System { errno: 28 } },
+        ),
+        own(3, OwnFault::CertificateUnavailable { error: CertificateFault::Pem { path: "/c".into() } }),
     ];
     let sent = serde_json::to_string(&reports).unwrap();
     assert_eq!(serde_json::from_str::<Vec<Report>>(&sent).unwrap(), reports);

@@ -293,7 +293,7 @@ fn of_reports(reports: &[&Report], nodes: &[ClusterNode]) -> Words {
             command: LOG.into(),
         },
         OwnFault::CertificateUnavailable { error } => Words {
-            cause: format!("{who}: {error}"),
+            cause: format!("{who}: the API does not answer other machines: {error}."),
             action: "Repair the certificate, then restart the node".into(),
             command: "systemctl restart ursa".into(),
         },

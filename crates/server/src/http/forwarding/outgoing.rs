@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{self, ForwardOutcome, NotBegun};
+use ::node::control::{self, DiffSpec, ForwardOutcome, NotBegun};
 use api::Candidate;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
@@ -16,16 +16,19 @@ use serde::Deserialize;
 
 use super::super::access::Caller;
 use super::super::input::whole;
+use super::super::peers::PeerRequest;
 use super::super::refusal::Refusal;
 use super::super::state::State;
-use super::super::{jobs, node_param};
-use super::{AT_NODES, ForwardedCall, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of, written};
+use super::super::{jobs, node_param, snapshots};
+use super::{AT_NODES, DIFF, ForwardedCall, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of};
 
 /// What a call that another node may execute is about.
 #[derive(Clone, Debug)]
 enum About {
     /// A volume, by name or ID.
     Volume(String),
+    /// Two snapshots of a volume.
+    Diff(DiffSpec),
     /// An object of this node.
     Node(u16),
     /// A job of this node, if the node exists.
@@ -52,6 +55,7 @@ pub(in crate::http) async fn forward(state: State, request: Request, next: Next)
         // Only its ID tells which node a job belongs to.
         _ if OF_JOBS.contains(&call) => node_of_job(&mut parts).await.map(About::Job),
         _ if OF_AUTHORITY.contains(&call) => Some(About::Authority),
+        _ if call == DIFF => compared(&mut parts).await.map(About::Diff),
         Some(node) => Some(About::Node(node)),
         None => volume_of(call, &mut parts, &body).await.map(About::Volume),
     };
@@ -77,6 +81,11 @@ async fn volume_of(call: (&str, &str), parts: &mut Parts, body: &Bytes) -> Optio
     in_path("name", parts).await
 }
 
+/// What a call compares, unless its handler refuses it.
+async fn compared(parts: &mut Parts) -> Option<DiffSpec> {
+    snapshots::diff::compared(in_path("snapshot", parts).await?, &parts.uri)
+}
+
 /// The node to which the job of a call belongs, if it belongs to a node.
 async fn node_of_job(parts: &mut Parts) -> Option<u16> {
     jobs::id::node_of(&in_path("id", parts).await?)
@@ -99,7 +108,7 @@ async fn at_another_node(
     let body = match (std::str::from_utf8(body), &about) {
         (Ok(body), _) => body.to_owned(),
         // It is not JSON: this node says so.
-        (Err(_), About::Volume(_) | About::Job(_) | About::Authority) => return None,
+        (Err(_), About::Volume(_) | About::Diff(_) | About::Job(_) | About::Authority) => return None,
         (Err(_), About::Node(_)) => {
             let detail = "invalid JSON in request body: it is not UTF-8";
             return Some(Refusal::new(StatusCode::BAD_REQUEST, "json_syntax", detail).into_response());
@@ -115,11 +124,13 @@ async fn at_another_node(
         caller,
         asked: state.name.clone(),
     };
-    let forwarded = control::Request { text: written(&forwarded), changes: method != "GET" };
+    let text = PeerRequest::Call(forwarded).written();
+    let forwarded = control::Request { text, changes: method != "GET" };
     let to = about.clone();
     let pass = move |control: Rc<Control>| async move {
         let passage = match to {
             About::Volume(volume) => control.forward(&volume, &forwarded).await,
+            About::Diff(spec) => control.forward_diff(&spec, &forwarded).await,
             // There is no such job: this node says so.
             About::Job(node) if !control.node_names().contains_key(&node) => ForwardOutcome::Stays,
             About::Node(node) | About::Job(node) => control.forward_to(node, &forwarded).await?,
@@ -182,6 +193,13 @@ impl About {
                 ),
                 "see `ursa node list`, bring one of these nodes back or repair its links, and try again",
             ),
+            About::Diff(DiffSpec { volume, .. }) => (
+                "copy_unreachable",
+                format!(
+                    "this node has no working copy of volume {volume:?} with both snapshots, and no node whose copy has both accepted the request ({all})"
+                ),
+                "see `ursa node list`, bring one of these nodes back or repair its links, and try again",
+            ),
             About::Node(_) | About::Job(_) => (
                 "node_unreachable",
                 format!("the responsible node did not accept the request ({all}); nothing was done"),
@@ -206,6 +224,7 @@ impl About {
                 format!(", which has volume {volume:?}"),
                 "check before you repeat it: `ursa volume show`, `ursa events`".to_owned(),
             ),
+            About::Diff(_) => (", whose copy has both snapshots".to_owned(), "repeat it".to_owned()),
             About::Node(node) => (
                 String::new(),
                 format!(

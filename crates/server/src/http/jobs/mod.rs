@@ -5,6 +5,7 @@
 //! it ([`super::forwarding`]). Each node keeps for itself how jobs have ended (`Control::ended_jobs`).
 
 pub(super) mod id;
+mod report;
 mod view;
 mod would;
 
@@ -25,12 +26,13 @@ use terms::clock::unix_now;
 use utoipa::IntoParams;
 
 use self::id::volume_of;
+use self::report::JobReport;
 pub(super) use self::view::of_scrub;
 use self::view::{of_change, of_conversion, of_ended, of_verification, of_volume};
 use super::access::Caller;
 use super::dry_run::DryRunParam;
 use super::input::{Parameters, Segments};
-use super::peers::{ENDED_JOBS, JOBS, Whose, gather};
+use super::peers::{PeerQuery, Whose, gather};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 
@@ -66,15 +68,15 @@ pub(super) async fn list(
     Parameters(Which { node, ended }): Parameters<Which>,
 ) -> Reply<List<Job>> {
     let asked = Whose { node }.asked()?;
-    let kind = if ended { ENDED_JOBS } else { JOBS };
+    let query = move |_| if ended { PeerQuery::EndedJobs } else { PeerQuery::Jobs };
     let known = move |control: Rc<Control>, is_asked: bool| async move {
         let known = if ended { Known::ended(&control) } else { Known::under_way(&control).await };
         Ok((known, is_asked))
     };
-    let ((known, of_this), answers) = gather(&state, asked, move |_| kind.to_owned(), known).await?;
+    let ((known, of_this), answers) = gather(&state, asked, query, known).await?;
     let mut items = if of_this { known } else { known.of_cluster() }.shown();
-    let (theirs, missing) = answers.read::<Job>();
-    items.extend(theirs);
+    let (theirs, missing) = answers.read::<JobReport>();
+    items.extend(theirs.into_iter().map(JobReport::shown));
     // The sort is stable: jobs in progress keep their order.
     items.sort_by_key(|job| Reverse(job.ended.as_ref().map(|end| end.at)));
     Ok(axum::Json(List { items, missing }))
@@ -302,28 +304,34 @@ impl Known {
 
     /// The jobs as the API shows them. Not to be called on the node's core if there may be many.
     fn shown(self) -> Vec<Job> {
+        let mut jobs: Vec<Job> = self.volumes.iter().flat_map(of_volume).collect();
+        jobs.extend(self.reports().into_iter().map(JobReport::shown));
+        jobs
+    }
+
+    /// The jobs except those in progress on copies, which the cluster's record has.
+    fn reports(self) -> Vec<JobReport> {
         let (node, now) = (self.node, unix_now());
-        let copies = self.volumes.iter().flat_map(of_volume);
         let comparisons = self.comparisons.into_iter().map(|(id, found)| of_verification(id, found, node));
         let scrubs = self.scrubs.into_iter().map(|(id, scrub)| of_scrub(id, scrub, node));
         let conversions = self.conversions.into_iter().map(|(id, found)| of_conversion(id, found, node));
         let changes = self.changes.into_iter().map(of_change);
         let ended = self.ended.into_iter();
         let ended = ended.map(|(ago, job)| of_ended(job, node, now.saturating_sub(ago.as_secs())));
-        copies.chain(comparisons).chain(scrubs).chain(conversions).chain(changes).chain(ended).collect()
+        comparisons.chain(scrubs).chain(conversions).chain(changes).chain(ended).collect()
     }
 }
 
 /// This node's own jobs in progress, for other nodes.
-pub(super) fn own(control: &Control) -> Vec<Job> {
-    Known::own(control).shown()
+pub(super) fn own(control: &Control) -> Vec<JobReport> {
+    Known::own(control).reports()
 }
 
 /// This node's own jobs that have ended, for other nodes.
-pub(super) fn own_ended(control: &Control) -> Vec<Job> {
+pub(super) fn own_ended(control: &Control) -> Vec<JobReport> {
     let mut known = Known::ended(control);
     known.ended.retain(|(_, job)| !is_of_cluster(job));
-    known.shown()
+    known.reports()
 }
 
 fn has_job(entry: &VolumeEntry) -> bool {

@@ -8,9 +8,9 @@ use ::node::control::{
 use ::node::copies::{CopyEntry, CopyWork, StandingEntry};
 use ::node::member::CopiesStatus;
 use api::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
-use base::ByteLen;
 
 use super::id;
+use super::report::{EndFact, JobReport, JobWait};
 use crate::http::volumes::copies::restraint;
 
 pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
@@ -54,26 +54,27 @@ pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
     entry.copies.iter().filter_map(job).collect()
 }
 
-pub(super) fn of_verification(id: VolumeId, found: Verification, node: u16) -> Job {
+pub(super) fn of_verification(id: VolumeId, found: Verification, node: u16) -> JobReport {
     let rate = (found.done * 1000).checked_div(found.took.as_millis() as u64).unwrap_or_default();
     let state = if found.done == 0 { JobState::Waiting } else { JobState::Running };
-    Job {
+    let waits_for = (found.done == 0).then_some(JobWait::Turn);
+    let job = Job {
         progress: Some(part_done(&found)),
         bytes_done: Some(found.done),
         bytes_total: Some(found.total),
         rate: Some(rate),
         eta_s: found.total.saturating_sub(found.done).checked_div(rate),
         age_s: Some(found.age.as_secs()),
-        waits_for: (found.done == 0).then(|| "its turn".to_owned()),
         can_be_cancelled: true,
         ..plain((id::of_verification(id, node), node), JobKind::Verify, found.volume, state)
-    }
+    };
+    JobReport { waits_for, ..JobReport::of(job) }
 }
 
-pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: u16) -> Job {
+pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: u16) -> JobReport {
     let rate = (scrub.read * 1000).checked_div(scrub.took.as_millis() as u64).unwrap_or_default();
     let state = if scrub.waits_for.is_some() { JobState::Waiting } else { JobState::Running };
-    Job {
+    let job = Job {
         progress: Some(part_of(scrub.done, scrub.total)),
         bytes_done: Some(scrub.done),
         bytes_total: Some(scrub.total),
@@ -81,69 +82,71 @@ pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: u16) -> Job {
         // Not by what is left of the volume: what is not in use is not read.
         eta_s: scrub.left.map(|left| left.as_secs()),
         age_s: Some(scrub.age.as_secs()),
-        waits_for: scrub.waits_for.map(|wait| wait.to_string()),
         can_be_cancelled: true,
         ..plain((id::of_scrub(id, node), node), JobKind::Scrub, scrub.volume, state)
-    }
+    };
+    JobReport { waits_for: scrub.waits_for.map(JobWait::Scrub), ..JobReport::of(job) }
 }
 
 /// The conversion of a copy by the node with this number.
-pub(super) fn of_conversion(id: VolumeId, found: Conversion, node: u16) -> Job {
+pub(super) fn of_conversion(id: VolumeId, found: Conversion, node: u16) -> JobReport {
     let rate = (found.copied * 1000).checked_div(found.age.as_millis() as u64).unwrap_or_default();
     let is_waiting = found.waits_for.is_some() || found.copied == 0;
     let state = if is_waiting { JobState::Waiting } else { JobState::Running };
-    Job {
+    let waits_for = is_waiting.then(|| found.waits_for.map_or(JobWait::Turn, JobWait::Conversion));
+    let job = Job {
         progress: Some(part_of(found.done, found.total)),
         bytes_done: Some(found.done),
         bytes_total: Some(found.total),
         rate: Some(rate),
         eta_s: found.total.saturating_sub(found.done).checked_div(rate).filter(|_| !is_waiting),
         age_s: Some(found.age.as_secs()),
-        waits_for: is_waiting
-            .then(|| found.waits_for.map_or_else(|| "its turn".to_owned(), |wait| wait.to_string())),
         can_be_cancelled: true,
         ..plain((id::of_conversion(id, node), node), JobKind::Convert, found.volume, state)
-    }
+    };
+    JobReport { waits_for, ..JobReport::of(job) }
 }
 
 /// A change of a node.
-pub(super) fn of_change(change: ChangeStatus) -> Job {
-    let (id, subject) = (id::of_change(change.number, change.node), change.work.to_string());
+pub(super) fn of_change(change: ChangeStatus) -> JobReport {
+    let (id, Work { doing, name }) = (id::of_change(change.number, change.node), change.work);
     let (zeroed, age_s) = (change.zeroed, Some(change.age.as_secs()));
     // The mean over the whole time: the disk takes pieces that may last seconds.
     let rate = zeroed.and_then(|zeroed| (zeroed.done.0 * 1000).checked_div(zeroed.took.as_millis() as u64));
     let left = zeroed.map_or(0, |zeroed| zeroed.total.0 - zeroed.done.0);
     let gets_on = zeroed.is_some_and(|zeroed| zeroed.gets_on);
     let state = if gets_on { JobState::Running } else { JobState::Waiting };
-    Job {
+    let waits_for = (!gets_on).then_some(JobWait::Change(change.waits_for));
+    let job = Job {
         progress: zeroed.map(|zeroed| zeroed.done.0 as f64 / zeroed.total.0 as f64),
         bytes_done: zeroed.map(|zeroed| zeroed.done.0),
         bytes_total: zeroed.map(|zeroed| zeroed.total.0),
         rate: rate.filter(|_| gets_on),
         eta_s: rate.filter(|_| gets_on).and_then(|rate| left.checked_div(rate)),
         age_s,
-        waits_for: (!gets_on).then(|| change.waits_for.to_string()),
-        ..plain((id, change.node), JobKind::Change, subject, state)
-    }
+        ..plain((id, change.node), JobKind::Change, name, state)
+    };
+    JobReport { doing: Some(doing), waits_for, ..JobReport::of(job) }
 }
 
 /// A job that ended at this time, in seconds since 1970; `here` is the number of this node.
-pub(super) fn of_ended(job: EndedJob, here: u16, at: u64) -> Job {
+pub(super) fn of_ended(job: EndedJob, here: u16, at: u64) -> JobReport {
     let EndedJob { work, subject, outcome, took } = job;
     let state = match outcome {
         JobOutcome::Done => JobState::Ended,
         JobOutcome::Failed => JobState::Failed,
         JobOutcome::Cancelled => JobState::Cancelled,
     };
-    let reason = reason(&work, outcome);
-    let end = JobEnd { at, took_s: took.map(|took| took.as_secs()), reason, found: None };
-    match work {
+    let facts = end_facts(&work, outcome);
+    let end = JobEnd { at, took_s: took.map(|took| took.as_secs()), reason: None, found: None };
+    let report = match work {
         EndedWork::Copy { volume, node, work, cause, .. } => {
             let (kind, from_node) = kind_of(work);
             let progress = (outcome == JobOutcome::Done && kind != JobKind::RemoveCopy).then_some(1.0);
             let id = id::of_copy(&volume, node);
-            let (cause, ended) = (cause.map(|cause| cause.to_string()), Some(end));
-            Job { from_node, progress, cause, ended, ..plain((id, node), kind, subject, state) }
+            let ended = Some(end);
+            let job = Job { from_node, progress, ended, ..plain((id, node), kind, subject, state) };
+            JobReport { cause, ..JobReport::of(job) }
         }
         EndedWork::Verification { volume, found } => {
             let end = JobEnd {
@@ -154,64 +157,59 @@ pub(super) fn of_ended(job: EndedJob, here: u16, at: u64) -> Job {
                 }),
                 ..end
             };
-            Job {
+            JobReport::of(Job {
                 progress: Some(part_done(&found)),
                 bytes_done: Some(found.done),
                 bytes_total: Some(found.total),
                 ended: Some(end),
                 ..plain((id::of_verification(volume, here), here), JobKind::Verify, subject, state)
-            }
+            })
         }
-        EndedWork::Scrub { volume, found } => Job {
+        EndedWork::Scrub { volume, found } => JobReport::of(Job {
             progress: Some(part_of(found.done, found.total)),
             bytes_done: Some(found.done),
             bytes_total: Some(found.total),
             ended: Some(end),
             ..plain((id::of_scrub(volume, here), here), JobKind::Scrub, subject, state)
-        },
-        EndedWork::Conversion { volume, found } => Job {
+        }),
+        EndedWork::Conversion { volume, found } => JobReport::of(Job {
             progress: Some(part_of(found.done, found.total)),
             bytes_done: Some(found.done),
             bytes_total: Some(found.total),
             ended: Some(end),
             ..plain((id::of_conversion(volume, here), here), JobKind::Convert, subject, state)
-        },
+        }),
         EndedWork::Change { number, doing, .. } => {
             let id = (id::of_change(number, here), here);
-            let subject = Work { doing, name: subject }.to_string();
-            Job { ended: Some(end), ..plain(id, JobKind::Change, subject, state) }
+            let job = Job { ended: Some(end), ..plain(id, JobKind::Change, subject, state) };
+            JobReport { doing: Some(doing), ..JobReport::of(job) }
         }
-    }
+    };
+    JobReport { end: facts, ..report }
 }
 
 /// Why a job did not end as requested, and what else to know about it.
-fn reason(work: &EndedWork, outcome: JobOutcome) -> Option<String> {
-    let stopped = |is_stopped: bool| is_stopped.then(|| "stopped before it was complete".to_owned());
-    let said = match work {
-        EndedWork::Copy { reason, .. } => [reason.map(|reason| reason.to_string()), None, None],
+fn end_facts(work: &EndedWork, outcome: JobOutcome) -> Vec<EndFact> {
+    let facts = match work {
+        EndedWork::Copy { reason, .. } => [reason.map(EndFact::Copy), None, None],
         EndedWork::Verification { found, .. } if found.is_cut_short() => {
-            [Some("the volume no longer has a copy on this node".to_owned()), None, None]
+            [Some(EndFact::CopyGone), None, None]
         }
-        EndedWork::Verification { found, .. } => {
-            let different = Some(found.different).filter(|bytes| *bytes > 0);
-            let unchecked = Some(found.unchecked).filter(|bytes| *bytes > 0).map(|bytes| {
-                let why = found.problem.as_ref().map_or("cause unknown".to_owned(), ToString::to_string);
-                format!("{} could not be compared: {why}", ByteLen(bytes))
-            });
-            let different = different.map(|bytes| format!("copies differ in {}", ByteLen(bytes)));
-            [stopped(found.state == VerificationState::Stopped), different, unchecked]
-        }
+        EndedWork::Verification { found, .. } => [
+            (found.state == VerificationState::Stopped).then_some(EndFact::Stopped),
+            (found.different > 0).then_some(EndFact::Different(found.different)),
+            (found.unchecked > 0).then(|| EndFact::Unchecked(found.unchecked, found.problem.clone())),
+        ],
         EndedWork::Scrub { found, .. } => {
-            [stopped(found.state == ScrubState::Stopped), found.found.said(), None]
+            let stopped = (found.state == ScrubState::Stopped).then_some(EndFact::Stopped);
+            [stopped, Some(EndFact::Scrubbed(found.found)), None]
         }
         EndedWork::Conversion { .. } => {
-            let is_cancelled = outcome == JobOutcome::Cancelled;
-            [is_cancelled.then(|| "cancelled before it was complete".to_owned()), None, None]
+            [(outcome == JobOutcome::Cancelled).then_some(EndFact::Cancelled), None, None]
         }
-        EndedWork::Change { failure, .. } => [failure.as_ref().map(ToString::to_string), None, None],
+        EndedWork::Change { failure, .. } => [failure.clone().map(EndFact::Failed), None, None],
     };
-    let said: Vec<String> = said.into_iter().flatten().collect();
-    (!said.is_empty()).then(|| said.join("; "))
+    facts.into_iter().flatten().collect()
 }
 
 /// The kind of a job, and the node that a copy moves from.
@@ -268,7 +266,9 @@ mod tests {
         Cause, CopySync, EndReason, Leaves, Refused, Restraint, ShapeEntry, SyncPause, VolumeEntry,
     };
     use api::SyncRestraint;
+    use base::ByteLen;
 
+    use super::super::report::worded;
     use super::*;
 
     fn volume(copies: &[(u16, StandingEntry, Option<Leaves>)], missed: &[(u8, Cause)]) -> CopiesStatus {
@@ -391,16 +391,16 @@ mod tests {
             let took = Duration::from_secs(10);
             Some(Zeroed { done: ByteLen(done), total: ByteLen(4000), took, gets_on })
         };
-        let job = of_change(change(None));
+        let job = of_change(change(None)).shown();
         assert_eq!((job.state, job.progress, job.bytes_total), (JobState::Waiting, None, None));
-        let job = of_change(change(zeroed(1000, true)));
+        let job = of_change(change(zeroed(1000, true))).shown();
         assert_eq!((job.state, job.progress, job.age_s), (JobState::Running, Some(0.25), Some(12)));
         assert_eq!((job.bytes_done, job.bytes_total), (Some(1000), Some(4000)));
         assert_eq!((job.rate, job.eta_s, job.waits_for), (Some(100), Some(30), None));
-        let job = of_change(change(zeroed(1000, false)));
+        let job = of_change(change(zeroed(1000, false))).shown();
         assert_eq!((job.state, job.rate, job.eta_s), (JobState::Waiting, None, None));
         assert_eq!(job.waits_for.as_deref(), Some("a response from /dev/sdb"));
-        assert_eq!(of_change(change(zeroed(0, true))).eta_s, None, "nobody can say");
+        assert_eq!(of_change(change(zeroed(0, true))).shown().eta_s, None, "nobody can say");
     }
 
     #[test]
@@ -418,11 +418,11 @@ mod tests {
             waits_for: None,
             left: Some(Duration::from_secs(10)),
         };
-        let job = of_scrub(VolumeId([5; 16]), running.clone(), 2);
+        let job = of_scrub(VolumeId([5; 16]), running.clone(), 2).shown();
         assert_eq!((job.state, job.eta_s, job.progress), (JobState::Running, Some(10), Some(0.5)));
         let waits_for = Some(ScrubWait::Sync);
         let interrupted = Scrub { state: ScrubState::Interrupted, waits_for, left: None, ..running };
-        let job = of_scrub(VolumeId([5; 16]), interrupted, 2);
+        let job = of_scrub(VolumeId([5; 16]), interrupted, 2).shown();
         assert_eq!((job.state, job.eta_s, job.can_be_cancelled), (JobState::Waiting, None, true));
         assert_eq!(job.waits_for.as_deref(), Some("the copy on this node to be in sync"));
     }
@@ -448,7 +448,7 @@ mod tests {
             outcome: JobOutcome::Done,
             took: Some(Duration::from_secs(7)),
         };
-        let job = of_ended(compared.clone(), 2, 1000);
+        let job = of_ended(compared.clone(), 2, 1000).shown();
         assert_eq!((job.state, job.node, job.can_be_cancelled), (JobState::Ended, 2, false));
         assert_eq!(id::node_of(&job.id), Some(2));
         let end = job.ended.unwrap();
@@ -460,7 +460,7 @@ mod tests {
         let (cause, reason) = (Some(Cause::Silent), Some(EndReason::CopyRemoved));
         let work = EndedWork::Copy { volume: "ab".into(), node: 3, work, cause, reason };
         let moved = EndedJob { work, outcome: JobOutcome::Cancelled, ..compared.clone() };
-        let job = of_ended(moved, 2, 1000);
+        let job = of_ended(moved, 2, 1000).shown();
         assert_eq!((job.id.as_str(), job.kind), ("copy.ab.3", JobKind::MoveCopy));
         assert_eq!(job.state, JobState::Cancelled);
         let reason = job.ended.unwrap().reason;
@@ -470,11 +470,30 @@ mod tests {
         let failure = Some(ChangeFailure::Refused(Refused::NoSpace { wanted: 8 << 20, free: 4 << 20 }));
         let work = EndedWork::Change { number: 7, doing: Doing::GrowVolume, failure };
         let change = EndedJob { work, outcome: JobOutcome::Failed, ..compared };
-        let job = of_ended(change, 2, 1000);
+        let job = of_ended(change, 2, 1000).shown();
         assert_eq!((job.id.as_str(), job.node, job.state), ("change.7.2", 2, JobState::Failed));
         assert_eq!(job.subject, "growing volume \"db\"");
         let reason = job.ended.unwrap().reason;
         assert_eq!(reason.as_deref(), Some("not enough space: 8M requested, 4M free"));
+    }
+
+    #[test]
+    fn facts_are_sent_and_worded_where_they_are_shown() {
+        let work = Work { doing: Doing::MakeVolume, name: "db".into() };
+        let waits_for = WaitsFor::Disks(vec!["/dev/sdb".into()]);
+        let age = Duration::from_secs(12);
+        let running = of_change(ChangeStatus { number: 7, node: 2, work, age, waits_for, zeroed: None });
+        let failure = Some(ChangeFailure::Refused(Refused::NoSpace { wanted: 8 << 20, free: 4 << 20 }));
+        let work = EndedWork::Change { number: 7, doing: Doing::GrowVolume, failure };
+        let (subject, outcome) = ("db".into(), JobOutcome::Failed);
+        let failed = of_ended(EndedJob { work, subject, outcome, took: None }, 2, 1000);
+        for report in [running, failed] {
+            let sent = serde_json::to_string(&report).unwrap();
+            let words = ["response", "volume ", "enough", "requested"];
+            assert!(words.iter().all(|word| !sent.contains(word)), "{sent}");
+            let there: JobReport = serde_json::from_str(&sent).unwrap();
+            assert_eq!(there.shown(), report.shown());
+        }
     }
 
     #[test]
@@ -496,7 +515,7 @@ mod tests {
                 nodes: [1, 2].into(),
             };
             let work = EndedWork::Verification { volume: VolumeId([5; 16]), found: Box::new(found) };
-            reason(&work, JobOutcome::Done)
+            worded(&end_facts(&work, JobOutcome::Done))
         };
         assert_eq!(said(Done, 1 << 20, 0, 0), None);
         let text = "stopped before it was complete; copies differ in 64K";

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio::task::JoinSet;
 
 use super::EVERY;
-use crate::http::peers::{self, LIVE, QueriedNodes};
+use crate::http::peers::{self, PeerQuery, QueriedNodes};
 use crate::http::state::State;
 use crate::http::stream::Gone;
 
@@ -150,11 +150,11 @@ pub(in crate::http) async fn ask_all(state: State) {
 }
 
 async fn ask(state: State, node: u16, name: String) -> u16 {
-    let question = move |control: Rc<Control>| async move {
-        peers::ask(&control, [(node, LIVE.to_owned())].into()).await
+    let query = move |control: Rc<Control>| async move {
+        peers::ask(&control, [(node, PeerQuery::Live)].into()).await
     };
     // The node has just been removed, or this node has stopped.
-    let Ok(answers) = state.call(question).await else { return node };
+    let Ok(answers) = state.call(query).await else { return node };
     let (samples, missing) = answers.read::<LiveSample>();
     let answer = match missing.into_iter().next() {
         Some(missing) => Err(missing),

@@ -254,7 +254,7 @@ pub(in crate::http) async fn change_password(
     }
     check(&state, &peer, &caller.name, old).await?;
     let password = Some(hashed(&state, "new", new).await?);
-    let change = UserChange::Set { name: caller.name, role: None, password };
+    let change = UserChange::Set { name: caller.name, new_name: None, role: None, password };
     let set = move |control: Rc<Control>| async move { control.change_user(change).await };
     let user = state.call(set).await?;
     Ok((StatusCode::NO_CONTENT, begin_session(&state.access, &peer, &user)))

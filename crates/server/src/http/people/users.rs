@@ -50,7 +50,7 @@ pub(in crate::http) async fn create(
     Ok((StatusCode::CREATED, axum::Json(shown(made))))
 }
 
-/// Changes the role or password of a user, who is logged out on all nodes.
+/// Changes the name, role or password of a user, who is logged out on all nodes.
 #[utoipa::path(
     patch, path = "/v1/users/{name}", tag = "access", operation_id = "change_user",
     params(("name" = String, Path, description = "User name"), DryRunParam),
@@ -58,7 +58,7 @@ pub(in crate::http) async fn create(
     responses(
         (status = OK, description = "The user; with `dry_run`: what would be done", body = Answer<User>),
         (status = NOT_FOUND, description = "`user_not_found`"),
-        (status = CONFLICT, description = "`last_admin`"),
+        (status = CONFLICT, description = "`last_admin`, `user_exists`"),
         (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`"),
     ),
 )]
@@ -66,30 +66,31 @@ pub(in crate::http) async fn change(
     state: State,
     Segments(name): Segments<String>,
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
-    Json(UserChange { role, password }): Json<UserChange>,
+    Json(UserChange { name: new_name, role, password }): Json<UserChange>,
 ) -> Reply<Answer<User>> {
     let has_other_password = password.is_some();
     let password = match password {
         Some(password) => Some(hashed(&state, "password", password).await?),
         None => None,
     };
-    let change = Change::Set { name, role: role.map(kept_role), password };
+    let before = name.clone();
+    let change = Change::Set { name, new_name, role: role.map(kept_role), password };
     if dry_run {
         let user = state.call(move |control| async move { control.check_user_change(change) }).await?;
-        let would = would_change(&shown(user), role, has_other_password);
+        let would = would_change(&before, &shown(user), role, has_other_password);
         return Ok(axum::Json(Answer::Would(DryRun { would, candidates: Vec::new() })));
     }
     let user = state.call(move |control| async move { control.change_user(change).await }).await?;
     Ok(axum::Json(Answer::Done(shown(user))))
 }
 
-/// The steps of changing a user; `user` is the user after the change.
-fn would_change(user: &User, role: Option<Role>, has_other_password: bool) -> Vec<String> {
-    let name = &user.name;
+/// The steps of changing the user `name`; `user` is the user after the change.
+fn would_change(name: &str, user: &User, role: Option<Role>, has_other_password: bool) -> Vec<String> {
+    let renamed = (user.name != name).then(|| format!("user {name} is renamed to {}", user.name));
     let role = role.map(|role| format!("user {name} gets the role {role}"));
     let password = has_other_password.then(|| format!("user {name} gets a new password"));
     let ended = format!("user {name} is logged out on all nodes");
-    role.into_iter().chain(password).chain([ended]).collect()
+    renamed.into_iter().chain(role).chain(password).chain([ended]).collect()
 }
 
 /// Deletes a user, who is logged out on all nodes. Tokens that the user created remain valid.

@@ -11,7 +11,7 @@ pub(super) fn not_entered(error: &EnterError) -> Refusal {
     use EnterError as E;
     let (status, code) = match error {
         E::Already | E::NotAlone => (StatusCode::CONFLICT, "cluster_already"),
-        E::NotInPool(_) => (StatusCode::CONFLICT, "changed_meanwhile"),
+        E::NotInPool(_) | E::AddressGoing(_) => (StatusCode::CONFLICT, "changed_meanwhile"),
         E::HasSnapshots(_) => (StatusCode::CONFLICT, "cluster_has_snapshots"),
         E::HasSchedules(_) => (StatusCode::CONFLICT, "cluster_has_schedules"),
         E::Etcd(_) => (StatusCode::BAD_GATEWAY, "etcd_unusable"),

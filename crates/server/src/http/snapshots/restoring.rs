@@ -13,7 +13,7 @@ use terms::clock::utc;
 
 use super::super::dry_run::{Answer, DryRunParam};
 use super::super::input::{Json, Parameters, Segments};
-use super::super::peers::{self, QueriedNodes};
+use super::super::peers::{self, PeerQuery, QueriedNodes};
 use super::super::refusal::{Refusal, Reply};
 use super::super::sessions;
 use super::super::state::State;
@@ -82,8 +82,8 @@ async fn plan(state: &State, spec: RestoreSpec) -> Result<Plan, Refusal> {
         control.plan_restore(&of)?;
         sessions::all(&control).await
     };
-    let question = |_| peers::SESSIONS.to_owned();
-    let (mut all, answers) = peers::gather(state, QueriedNodes::All, question, own).await?;
+    let query = |_| PeerQuery::Sessions;
+    let (mut all, answers) = peers::gather(state, QueriedNodes::All, query, own).await?;
     let (theirs, missing) = answers.read::<Session>();
     all.extend(theirs);
     let judge = move |control: Rc<Control>| async move {

@@ -2,6 +2,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use axum::body::Body;
+use axum::http::Request;
+use axum::http::header::AUTHORIZATION;
+use node::floating::Devices;
 use serde_json::json;
 use terms::clock::unix_now;
 
@@ -126,7 +130,9 @@ fn a_joining_node_is_merged_or_all_collisions_are_listed() {
 fn a_node_joins_from_a_cluster_of_its_own_with_all_that_it_has() {
     const OLD: &str = "iqn.2026-11.io.ursa:old";
     const MAIL: &str = "iqn.2026-11.io.ursa:mail";
-    let (first, second) = (Rig::new(), Rig::new());
+    // Their devices accept every request.
+    let devices = || Devices::new(|_| Box::pin(std::future::ready(Ok(()))));
+    let [first, second] = [(); 2].map(|()| Rig::with(|_| {}, |config| config.devices = devices()));
     first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
     make_volume(&first, "db", SHARED, 0);
     make_volume(&second, "old", OLD, 0);
@@ -134,18 +140,32 @@ fn a_node_joins_from_a_cluster_of_its_own_with_all_that_it_has() {
     second.post("/v1/cluster", json!({"listen": [listen]})).json(201);
     make_volume(&second, "db", MAIL, 0);
     make_host(&second, "web", "a");
-    second.post("/v1/floating-ips", json!({"address": "192.0.2.10/24", "device": "none0"})).json(201);
+    let floating = |rig: &Rig| rig.get("/v1/floating-ips").json(200)["items"].as_array().unwrap().clone();
+    for address in ["127.9.9.9/8", "127.9.9.8/8"] {
+        second.post("/v1/floating-ips", json!({"address": address})).json(201);
+    }
+    first.post("/v1/floating-ips", json!({"address": "127.9.9.8/8"})).json(201);
+    wait("it has both", || floating(&second).iter().all(|one| one["state"] == "held"));
+    for rig in [&first, &second] {
+        let user = json!({"name": "alice", "role": "admin", "password": "correct horse battery"});
+        rig.post("/v1/users", user).json(201);
+    }
+    let token = second.post("/v1/tokens", json!({"name": "backup", "role": "viewer"})).json(201);
 
     let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
     let join = || second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [listen]}));
     let nodes = |rig: &Rig| rig.get("/v1/nodes").json(200)["items"].as_array().unwrap().clone();
     let detail = join().refused(409, "join_collision")["detail"].as_str().unwrap().to_owned();
-    for said in ["ursa volume rename db", "ursa floating-ip remove 192.0.2.10"] {
+    for said in ["ursa volume rename db", "ursa user rename alice", "ursa floating-ip remove 127.9.9.8"] {
         assert!(detail.contains(said), "{said} is missing: {detail}");
     }
+    assert!(!detail.contains("127.9.9.9") && !detail.contains("backup"), "{detail}");
     assert_eq!((nodes(&first).len(), nodes(&second).len()), (1, 1), "nothing has changed");
+    assert_eq!((first.names("/v1/users").len(), floating(&first).len()), (1, 1), "nothing has changed");
     second.patch("/v1/volumes/db", json!({"name": "mail"})).json(200);
-    second.delete("/v1/floating-ips/192.0.2.10").empty(204);
+    let renamed = second.patch("/v1/users/alice", json!({"name": "eva"})).json(200);
+    assert_eq!((&renamed["name"], &renamed["role"]), (&json!("eva"), &json!("admin")));
+    second.delete("/v1/floating-ips/127.9.9.8").empty(204);
     // The address is released in a moment.
     wait("it joins", || join().status == 204);
 
@@ -156,7 +176,25 @@ fn a_node_joins_from_a_cluster_of_its_own_with_all_that_it_has() {
         assert_eq!(rig.names("/v1/targets"), [MAIL, OLD, SHARED]);
         assert_eq!(rig.names("/v1/hosts"), ["any", "local", "web"]);
         assert_eq!(nodes(rig).len(), 2);
+        assert_eq!(rig.names("/v1/users"), ["alice", "eva"]);
+        let bearer = format!("Bearer {}", token["secret"].as_str().unwrap());
+        let request = Request::get("/v1/volumes").header(AUTHORIZATION, bearer);
+        rig.send(request.body(Body::empty()).unwrap()).json(200);
     }
+    // It stays where it was. The other one has had its portal group.
+    wait("it holds its floating IP again", || {
+        let all = floating(&first);
+        all.iter().any(|one| one["address"] == "127.9.9.9/8" && one["holder"] == 2)
+    });
+    let all = floating(&first);
+    let groups: Vec<_> =
+        all.iter().map(|one| (&one["address"], &one["portal_group"], &one["nodes"])).collect();
+    let expected = [
+        (&json!("127.9.9.8/8"), &json!(65280), &json!([])),
+        (&json!("127.9.9.9/8"), &json!(65281), &json!([2])),
+    ];
+    assert_eq!(groups, expected);
+    wait("an event says so", || first.get("/v1/events").text.contains("portal_group_changed"));
     let here = nodes(&second).into_iter().find(|node| node["here"] == true).unwrap();
     assert_eq!(here["id"], 2);
     wait("the nodes hear each other", || nodes(&first).iter().all(|node| node["up"] == true));

@@ -166,6 +166,10 @@ fn changing_a_host_group_or_a_user_shows_who_loses_access() {
     assert_eq!(steps, ["user tom gets the role operator", ended]);
     let steps = would(&told("tom", json!({"password": "another horse battery"})));
     assert_eq!(steps, ["user tom gets a new password", ended]);
+    let steps = would(&told("tom", json!({"name": "thomas"})));
+    assert_eq!(steps, ["user tom is renamed to thomas", ended]);
+    told("tom", json!({"name": "eva"})).refused(409, "user_exists");
+    told("tom", json!({"name": "a b"})).refused(422, "name_invalid");
     told("tom", json!({"password": "short"})).refused(422, "field_invalid");
     told("eva", json!({"role": "viewer"})).refused(409, "last_admin");
     told("none", json!({"role": "viewer"})).refused(404, "user_not_found");

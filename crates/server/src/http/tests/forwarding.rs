@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ::node::PeerQueries;
+use ::node::PeerRequests;
 use ::node::control::FORWARD_DEADLINE;
 use api::Role;
 use axum::body::Body;
@@ -13,7 +13,7 @@ use initiator::{Options, Session};
 use serde_json::{Value, json};
 
 use super::rig::{Answer, MIB, Rig, with_json};
-use crate::http::Forwarding;
+use crate::http::forwarding::Forwarding;
 
 /// Until two nodes have connected, on a busy machine.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
@@ -313,10 +313,33 @@ fn reads_of_another_node_have_a_shorter_timeout_than_changes() {
 }
 
 #[test]
+fn snapshots_are_compared_by_a_node_whose_copy_has_both() {
+    let (first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let new = json!({"name": "db", "kind": "log", "size": 4 * MIB, "nodes": [1], "map": false});
+    first.post("/v1/volumes", new).json(201);
+    for name in ["a", "b"] {
+        first.post("/v1/snapshots", json!({"volumes": ["db"], "name": name})).json(201);
+    }
+    wait("the snapshots are known", || second.get("/v1/snapshots/b").status == 200);
+    let path = "/v1/snapshots/b/diff?volume=db&since=a&limit=5";
+    // Node 1 executes no forwarded calls.
+    let problem = second.get(path).refused(503, "copy_unreachable");
+    assert_eq!(problem["candidates"][0]["node"], 1);
+    let _carrying = first.carry_out();
+    let page = second.get(path).json(200);
+    assert_eq!((&page["snapshot"], &page["ranges"]), (&json!("b"), &json!([])), "{page}");
+    assert_eq!(page, first.get(path).json(200));
+    // It says these itself.
+    second.get("/v1/snapshots/b/diff?volume=db&since=none").refused(404, "snapshot_not_found");
+    second.get("/v1/snapshots/b/diff?volume=db").refused(400, "query_invalid");
+}
+
+#[test]
 fn a_volume_is_created_although_its_node_does_not_report_it() {
     let first = Rig::with(
         |_| {},
-        |config| config.peer_queries = PeerQueries::new(|_, _| Box::pin(std::future::pending())),
+        |config| config.peer_requests = PeerRequests::new(|_, _| Box::pin(std::future::pending())),
     );
     let second = Rig::new();
     cluster_of(&first, &second);

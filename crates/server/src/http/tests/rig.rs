@@ -24,12 +24,10 @@ use tempfile::TempDir;
 use terms::clock::unix_now;
 use tower::ServiceExt;
 
-use crate::history::History;
 use crate::http::access::{Access, Opening};
 use crate::http::guard::Peer;
 use crate::http::{
-    Elsewhere, EventRing, Forwarding, Inquiries, Live, Opened, State, Streams, events, forwarding, inquiries,
-    live, router,
+    Elsewhere, EventRing, Shared, State, Streams, events, forwarding, inquiries, live, router,
 };
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -107,24 +105,14 @@ impl Rig {
     /// As [`Rig::prepared`], with other settings of the node.
     pub(super) fn with(prepare: impl FnOnce(&Path), set: impl FnOnce(&mut Config)) -> Rig {
         let dir = tempfile::tempdir().unwrap();
-        let history = History::start(dir.path());
-        let live = Arc::new(Live::default());
-        let forwarding = Arc::new(Forwarding::default());
-        let opened = Arc::new(Opened::default());
-        let inquiries = Arc::new(Inquiries::default());
+        let shared = Shared::start(dir.path());
         let mut config = Config {
             name: "test".into(),
             data_dir: dir.path().to_owned(),
             portals: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             ram_bytes_max: 64 * MIB,
             drain_deadline: Duration::from_millis(200),
-            peer_queries: crate::http::peer_queries(
-                history.clone(),
-                Arc::clone(&live),
-                Arc::clone(&opened),
-                Arc::clone(&inquiries),
-            ),
-            execute_forwarded: forwarding.execute_forwarded(),
+            peer_requests: shared.peer_requests(),
             ..Config::default()
         };
         set(&mut config);
@@ -147,6 +135,7 @@ impl Rig {
             Opening { data_dir: dir.path().to_owned(), no_certificate: None, metrics_without_token: true };
         prepare(dir.path());
         let access = Arc::new(Access::start(&opening).unwrap());
+        let Shared { history, live, opened, inquiries, forwarding } = shared;
         opened.tell(&access);
         let state = State {
             node: Handle::new(running.handle()),

@@ -1,3 +1,4 @@
+use base::{BlockSize, Chain, Lba};
 use initiator::{Lun, Options, Session};
 use serde_json::{Value, json};
 
@@ -105,6 +106,54 @@ fn schedules_come_and_go() {
     rig.delete(path).empty(204);
     let gone = rig.delete(path).refused(404, "snapshot_schedule_not_found");
     assert!(gone["hint"].as_str().unwrap().contains("ursa snapshot schedule list"), "{gone}");
+}
+
+#[test]
+fn what_differs_between_snapshots_is_shown_in_pages() {
+    let rig = Rig::new();
+    for (name, map) in [("db", true), ("logs", false)] {
+        let new = json!({"name": name, "kind": "log", "size": 4 * MIB, "map": map});
+        rig.post("/v1/volumes", new).json(201);
+    }
+    let portal = rig.state.portals[0];
+    // Blocks of 4 KiB, and the bytes that they are filled with.
+    let take_after = |writes: &'static [(u64, u8)], name: &str| {
+        rig.client(move || async move {
+            let session =
+                Session::connect(portal, "iqn.2026-11.io.ursa:db", &Options::default()).await.unwrap();
+            session.make_ready(Lun(0)).await.unwrap();
+            for (block, byte) in writes {
+                let data = Chain::copy_of(&[*byte; 4096]);
+                session.write(Lun(0), Lba(block * 8), data, BlockSize::B512).await.unwrap();
+            }
+        });
+        rig.post("/v1/snapshots", json!({"volumes": ["db"], "name": name})).json(201);
+    };
+    take_after(&[(1, 7), (9, 7)], "first");
+    take_after(&[(1, 8), (3, 8), (4, 8), (9, 7)], "second");
+    take_after(&[(3, 0)], "third");
+    let diff = |snapshot: &str, query: &str| rig.get(&format!("/v1/snapshots/{snapshot}/diff?{query}"));
+    let range = |block: u64, blocks: u64, zeroed: bool| json!({"offset": 4096 * block, "len": 4096 * blocks, "zeroed": zeroed});
+    let whole = json!({
+        "volume": "db", "since": "first", "snapshot": "second", "size": 4 * MIB,
+        "ranges": [range(1, 1, false), range(3, 2, false)],
+    });
+    for (snapshot, since) in [("second", "first"), ("2", "1")] {
+        assert_eq!(diff(snapshot, &format!("volume=db&since={since}")).json(200), whole);
+    }
+    let page = diff("second", "volume=db&since=first&limit=1").json(200);
+    assert_eq!((&page["ranges"], &page["next"]), (&json!([range(1, 1, false)]), &json!(8192)));
+    let page = diff("second", "volume=db&since=first&limit=1&offset=8192").json(200);
+    assert_eq!((&page["ranges"], page.get("next")), (&json!([range(3, 2, false)]), None));
+    assert_eq!(diff("third", "volume=db&since=second").json(200)["ranges"], json!([range(3, 1, true)]));
+
+    diff("none", "volume=db&since=first").refused(404, "snapshot_not_found");
+    diff("second", "volume=none&since=first").refused(404, "volume_not_found");
+    diff("second", "volume=logs&since=first").refused(409, "not_in_snapshot");
+    diff("second", &format!("volume=db&since=first&offset={}", 4 * MIB + 1)).refused(422, "field_invalid");
+    for query in ["volume=db", "volume=db&since=first&limit=0", "volume=db&since=first&limit=4097"] {
+        diff("second", query).refused(400, "query_invalid");
+    }
 }
 
 #[test]

@@ -10,11 +10,12 @@ use axum::http::StatusCode;
 use base::ByteLen;
 
 use super::creation::is_for_want_of_a_place;
+use super::elsewhere::CopyReport;
 use super::{asked_compression, asked_when_full, candidates, named, nodes, whole};
 use crate::http::dry_run::{Answer, DryRunParam};
 use crate::http::input::{Json, Parameters, Segments};
-use crate::http::peers::{self, POOLS, VOLUMES};
-use crate::http::pools;
+use crate::http::peers::{self, PeerQuery};
+use crate::http::pools::{self, PoolReport};
 use crate::http::refusal::{Refusal, Reply};
 use crate::http::state::State;
 
@@ -210,12 +211,14 @@ pub(super) async fn room_for(
         let others = || of_copies.iter().copied().filter(|node| *node != here.0);
         let nodes = nodes(&control).await;
         // Each node reports the pool of its copy, and the space it takes there.
-        let questions = others().map(|node| (node, format!("{VOLUMES} {id}"))).collect();
-        let (mut there, _) = peers::ask(&control, questions).await?.read::<Volume>();
-        there.push(one);
-        let questions = others().map(|node| (node, POOLS.to_owned())).collect();
-        let (mut pools, missing) = peers::ask(&control, questions).await?.read::<Pool>();
-        pools.extend(pools::all(&control));
+        let queries = others().map(|node| (node, PeerQuery::Volumes(vec![id.clone()]))).collect();
+        let (mut there, _) = peers::ask(&control, queries).await?.read::<CopyReport>();
+        let told_by = one.copies.iter().find(|copy| copy.here).map_or(here.0, |copy| copy.node);
+        there.push(CopyReport::of(&one, told_by));
+        let queries = others().map(|node| (node, PeerQuery::Pools)).collect();
+        let (theirs, missing) = peers::ask(&control, queries).await?.read::<PoolReport>();
+        let mut pools: Vec<Pool> = theirs.into_iter().map(PoolReport::shown).collect();
+        pools.extend(pools::own(&control));
         Ok((there, Room { nodes, pools, missing, here }))
     };
     let (there, room) = state.call(look).await?;
@@ -236,16 +239,14 @@ impl Room {
     fn of_each(
         self,
         volume: &Volume,
-        there: Vec<Volume>,
+        there: Vec<CopyReport>,
         (kind, needs): (VolumeKind, impl Fn(u64) -> u64),
     ) -> Vec<Candidate> {
         // A node in maintenance grows its copy as well.
         let nodes = self.nodes.into_iter().map(|node| ClusterNode { maintenance: false, ..node }).collect();
         let here = self.here.0;
         let known = candidates::Known { nodes, pools: self.pools, missing: self.missing, here: self.here };
-        let told_by =
-            |volume: &Volume| volume.copies.iter().find(|copy| copy.here).map_or(here, |copy| copy.node);
-        let by_node: BTreeMap<u16, &Volume> = there.iter().map(|volume| (told_by(volume), volume)).collect();
+        let by_node: BTreeMap<u16, &CopyReport> = there.iter().map(|report| (report.node, report)).collect();
         let room = |node: u16| {
             let told = by_node.get(&node);
             let reserved = told.map_or(0, |told| told.reserved);

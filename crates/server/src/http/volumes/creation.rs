@@ -165,8 +165,7 @@ pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Resul
     let look = |control: Rc<Control>| async move { Ok((nodes(&control).await, control.number_and_name())) };
     let (nodes, here) = state.call(look).await?;
     let whose = if nodes.is_empty() { peers::QueriedNodes::This } else { peers::QueriedNodes::All };
-    let own = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
-    let List { items: pools, missing } = peers::list(state, whose, peers::POOLS, own).await?;
+    let List { items: pools, missing } = pools::of_nodes(state, whose).await?;
     let known = candidates::Known { nodes, pools, missing, here };
     let nodes = asked.nodes.clone().unwrap_or_default();
     let wanted = candidates::CopyRequirements {

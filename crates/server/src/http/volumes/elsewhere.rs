@@ -13,25 +13,56 @@ use ::node::copies::{CopyEntry, NodeId, StandingEntry, VolumeEntry};
 use ::node::member::CopiesStatus;
 use ::node::{Control, VolumeId, yielding};
 use api::{Missing, Volume, VolumeHealth};
+use serde::{Deserialize, Serialize};
 use store::SpacePolicy;
 
 use super::{compression, copies, kind, map, naa, shown, split_brain, verification, when_full};
-use crate::http::peers::{self, VOLUMES};
+use crate::http::peers::{self, PeerQuery};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
-/// What other nodes have reported about their volumes, by ID; at most the volumes in the record.
+/// What a node reports about its copy of a volume: what the cluster's record does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::http) struct CopyReport {
+    /// The volume.
+    id: String,
+    /// The number of the node.
+    pub(super) node: u16,
+    pub(super) pool: String,
+    /// Bytes, as in [`Volume`].
+    pub(super) reserved: u64,
+    used: u64,
+    checksums: Option<bool>,
+    compression_ratio_percent: Option<u64>,
+}
+
+impl CopyReport {
+    /// What this node reports about a volume.
+    pub(super) fn of(volume: &Volume, node: u16) -> CopyReport {
+        CopyReport {
+            id: volume.id.clone(),
+            node,
+            pool: volume.pool.clone(),
+            reserved: volume.reserved,
+            used: volume.used,
+            checksums: volume.checksums,
+            compression_ratio_percent: volume.compression_ratio_percent,
+        }
+    }
+}
+
+/// What other nodes have reported about their copies, by volume ID; at most the volumes in the record.
 ///
 /// The node's core uses this, too. So the lock is held only for the time of one lookup, except when deleted
 /// volumes are dropped.
 #[derive(Clone, Default)]
-pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Arc<Volume>>>>);
+pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Arc<CopyReport>>>>);
 
-/// The volumes with these IDs that have a copy on this node, for another node that asks.
-pub(in crate::http) async fn of_ids(control: &Control, ids: &str) -> Vec<Volume> {
-    let names = control.node_names();
-    let of_id = |id| Some(shown(control.volume(id).ok()?, &names));
-    yielding::filter_map(ids.split_whitespace(), of_id).await
+/// This node's copies of the volumes with these IDs, for another node that asks.
+pub(in crate::http) async fn of_ids(control: &Control, ids: &[String]) -> Vec<CopyReport> {
+    let (names, node) = (control.node_names(), control.number());
+    let of_id = |id: &String| Some(CopyReport::of(&shown(control.volume(id).ok()?, &names), node));
+    yielding::filter_map(ids, of_id).await
 }
 
 /// The volumes of the record that have no open copy on this node.
@@ -63,21 +94,19 @@ impl There {
         There { volumes, me: reconciler.me().0, heard: heard.collect() }
     }
 
-    /// The questions to other nodes about unknown volumes. A copy on a node that is up is preferred, then one
+    /// The queries to other nodes about unknown volumes. A copy on a node that is up is preferred, then one
     /// in sync, since its node has the volume open.
-    fn questions(&self, known: &Elsewhere) -> BTreeMap<u16, String> {
-        let mut questions: BTreeMap<u16, String> = BTreeMap::new();
+    fn queries(&self, known: &Elsewhere) -> BTreeMap<u16, PeerQuery> {
+        let mut ids: BTreeMap<u16, Vec<String>> = BTreeMap::new();
         let unknown = self.volumes.iter().filter(|(volume, _)| known.of(&volume.entry.id).is_none());
         for (volume, _) in unknown {
             let best = other_copies(self.me, volume)
                 .max_by_key(|copy| (self.heard.contains(&copy.node), copy.standing == StandingEntry::InSync));
             if let Some(copy) = best {
-                let question = questions.entry(copy.node).or_insert_with(|| VOLUMES.to_owned());
-                question.push(' ');
-                question.push_str(&volume.entry.id);
+                ids.entry(copy.node).or_default().push(volume.entry.id.clone());
             }
         }
-        questions
+        ids.into_iter().map(|(node, ids)| (node, PeerQuery::Volumes(ids))).collect()
     }
 
     /// The volumes, with what other nodes have reported about them. `missing`: the nodes that did not answer.
@@ -104,12 +133,12 @@ impl There {
 pub(super) async fn learn(state: &State, there: &There) -> Result<Vec<Missing>, Refusal> {
     let ids = there.volumes.iter().map(|(volume, _)| volume.entry.id.as_str());
     state.elsewhere.keep(&ids.collect());
-    let questions = there.questions(&state.elsewhere);
-    if questions.is_empty() {
+    let queries = there.queries(&state.elsewhere);
+    if queries.is_empty() {
         return Ok(Vec::new());
     }
-    let answers = state.call(|control| async move { peers::ask(&control, questions).await }).await?;
-    let (told, missing) = answers.read::<Volume>();
+    let answers = state.call(|control| async move { peers::ask(&control, queries).await }).await?;
+    let (told, missing) = answers.read::<CopyReport>();
     state.elsewhere.remember(told);
     Ok(missing)
 }
@@ -125,10 +154,9 @@ pub(super) async fn one(
     if let Some(told) = known.of(&status.entry.id) {
         return Ok(Some(seen_by(control, &status, Ok(told))));
     }
-    let question = || format!("{VOLUMES} {}", status.entry.id);
-    let questions: BTreeMap<u16, String> =
-        other_copies(reconciler.me().0, &status).map(|copy| (copy.node, question())).collect();
-    let (told, missing) = peers::ask(control, questions).await?.read::<Volume>();
+    let query = || PeerQuery::Volumes(vec![status.entry.id.clone()]);
+    let queries = other_copies(reconciler.me().0, &status).map(|copy| (copy.node, query())).collect();
+    let (told, missing) = peers::ask(control, queries).await?.read::<CopyReport>();
     known.remember(told);
     let told = match known.of(&status.entry.id) {
         Some(told) => Ok(told),
@@ -169,7 +197,7 @@ fn other_copies(me: u16, volume: &CopiesStatus) -> impl Iterator<Item = &CopyEnt
 }
 
 /// What another node has reported about a volume; otherwise why none has ([`why_untold`]).
-type PeerReport = Result<Arc<Volume>, Option<String>>;
+type PeerReport = Result<Arc<CopyReport>, Option<String>>;
 
 /// The volume as the node of this control knows it now, completed with another node's report.
 fn seen_by(control: &Control, status: &CopiesStatus, told: PeerReport) -> Volume {
@@ -229,13 +257,13 @@ fn seen(status: &CopiesStatus, maps: Maps, told: PeerReport, names: &BTreeMap<u1
 }
 
 impl Elsewhere {
-    fn of(&self, id: &str) -> Option<Arc<Volume>> {
+    fn of(&self, id: &str) -> Option<Arc<CopyReport>> {
         self.lock().get(id).cloned()
     }
 
-    fn remember(&self, told: Vec<Volume>) {
-        for volume in told {
-            self.lock().insert(volume.id.clone(), Arc::new(volume));
+    fn remember(&self, told: Vec<CopyReport>) {
+        for report in told {
+            self.lock().insert(report.id.clone(), Arc::new(report));
         }
     }
 
@@ -247,7 +275,29 @@ impl Elsewhere {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Volume>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<CopyReport>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terms::samples;
+
+    use super::*;
+
+    #[test]
+    fn facts_are_sent_and_no_sentences() {
+        let problem = Some("its pool is not open".into());
+        let volume =
+            Volume { pool: "main".into(), problem, reserved: 5, used: 4, ..samples::volume("db", vec![]) };
+        let report = CopyReport::of(&volume, 2);
+        let sent = serde_json::to_value(&report).unwrap();
+        let expected = serde_json::json!({
+            "id": volume.id, "node": 2, "pool": "main", "reserved": 5, "used": 4,
+            "checksums": volume.checksums, "compression_ratio_percent": volume.compression_ratio_percent,
+        });
+        assert_eq!(sent, expected);
+        assert_eq!(serde_json::from_value::<CopyReport>(sent).unwrap(), report);
     }
 }

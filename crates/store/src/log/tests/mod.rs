@@ -26,6 +26,7 @@ use crate::slice::{Layout, Slice};
 mod basic;
 mod crash;
 mod deleted;
+mod diff;
 mod full;
 mod leaving;
 mod lost_leaf;

@@ -14,7 +14,7 @@ use rt::sim::DiskLatency;
 use super::model::leave_or_stay;
 use super::*;
 use crate::canary::{Canary, make};
-use crate::log::SnapshotError;
+use crate::log::{DiffLimits, SnapshotError};
 
 /// Blocks of the volume, in three leaves.
 const BLOCKS: u64 = 1200;
@@ -130,7 +130,7 @@ async fn look(slice: &Slice, model: &Shared, after_cut: bool) {
     assert_eq!(restored, model.borrow().restored, "all of a restore, or nothing");
     let now = numbers(slice, None).await;
     compare(&mut model.borrow_mut().now, &now, after_cut, "the volume");
-    let mut earlier: Option<(u64, Vec<u64>)> = None;
+    let (mut earlier, mut first): (Option<(u64, Vec<u64>)>, Option<(u64, Vec<u64>)>) = (None, None);
     let listed = slice.snapshots().await.unwrap();
     let ids: Vec<u64> = listed.iter().map(|info| info.id).collect();
     assert!(ids.is_sorted());
@@ -148,9 +148,15 @@ async fn look(slice: &Slice, model: &Shared, after_cut: bool) {
         let found = numbers(slice, Some(id)).await;
         if let Some((earlier, was)) = &earlier {
             assert_changes(slice, *earlier, Some(id), was, &found).await;
+            assert_differences(slice, [*earlier, id], [was, &found]).await;
+            assert_differences(slice, [id, *earlier], [&found, was]).await;
+        }
+        if let Some((first, was)) = &first {
+            assert_differences(slice, [*first, id], [was, &found]).await;
         }
         assert_changes(slice, id, None, &found, &now).await;
         earlier = Some((id, found.clone()));
+        first.get_or_insert_with(|| (id, found.clone()));
         let mut model = model.borrow_mut();
         let (standing, content) = model.snapshots.get_mut(&id).unwrap();
         // A snapshot is durable, so a cut is no excuse.
@@ -167,6 +173,31 @@ async fn assert_changes(slice: &Slice, id: u64, until: Option<u64>, was: &[u64],
     for (at, _) in (0..).zip(was.iter().zip(is)).filter(|(_, (was, is))| was != is) {
         let is_in = |(from, len): &(ByteOffset, ByteLen)| (from.0..from.0 + len.0).contains(&(at * BLOCK));
         assert!(parts.iter().any(is_in), "block {at} has changed since snapshot {id}");
+    }
+}
+
+/// Checks that exactly the blocks that differ between two snapshots are found, page by page.
+async fn assert_differences(slice: &Slice, ids: [u64; 2], [was, is]: [&Vec<u64>; 2]) {
+    let (mut from, end) = (0, BLOCKS * BLOCK);
+    let mut found = vec![None; BLOCKS as usize];
+    while from < end {
+        let limits = DiffLimits { ranges: 20, time: rt::now() + Duration::from_secs(1) };
+        let page = slice.differences(ids, ByteOffset(from), ByteLen(end - from), limits).await.unwrap();
+        assert!(page.until.0 > from, "it makes progress");
+        for range in page.ranges {
+            let (start, behind) = (range.offset.0, range.offset.0 + range.len.0);
+            assert!(from <= start && behind <= page.until.0);
+            found[(start / BLOCK) as usize..(behind / BLOCK) as usize].fill(Some(range.is_zeroed));
+        }
+        from = page.until.0;
+    }
+    for (at, (was, is)) in was.iter().zip(is).enumerate() {
+        let expected = (was != is).then_some(*is == 0);
+        assert_eq!(
+            found[at], expected,
+            "block {at} was {was} in snapshot {} and is {is} in {}",
+            ids[0], ids[1]
+        );
     }
 }
 

@@ -1,5 +1,6 @@
 //! `ursa snapshot`.
 
+mod diff;
 mod schedule;
 
 use api::{
@@ -9,6 +10,7 @@ use api::{
 use clap::Subcommand;
 use terms::clock::{unix_now, utc};
 
+use self::diff::VolumeAt;
 use super::confirm::Confirm;
 use super::error::CliError;
 use super::output::Output;
@@ -38,6 +40,18 @@ pub enum Command {
     Show {
         /// Snapshot name or number
         snapshot: String,
+    },
+    /// Show what differs between two snapshots of a volume
+    ///
+    /// Ranges of bytes, in whole blocks of 4 KiB that read differently. With -o json, each line is a page of
+    /// ranges, as the API returns it.
+    Diff {
+        /// What to compare with, usually the older snapshot
+        #[arg(value_name = "VOLUME@SNAPSHOT")]
+        from: VolumeAt,
+        /// The snapshot whose content is described. What the volume holds now is not compared: it changes
+        #[arg(value_name = "VOLUME@SNAPSHOT")]
+        to: Option<VolumeAt>,
     },
     /// Restore volumes to a snapshot, all at one instant
     ///
@@ -91,6 +105,7 @@ impl Command {
             }
             Command::List { volume } => output.list(&client.snapshots(volume.as_deref())?, table),
             Command::Show { snapshot } => output.show(&client.snapshot(&snapshot)?, shown),
+            Command::Diff { from, to } => diff::run(client, output, from, to),
             Command::Restore { snapshot, volumes, discard, force, confirm } => {
                 let what = format!("Restore volumes to snapshot {snapshot}");
                 let restore = SnapshotRestore { volumes, discard, force };

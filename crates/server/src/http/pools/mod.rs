@@ -1,33 +1,31 @@
 //! Pools.
 
+mod report;
 mod would;
 
-use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::node::Control;
 use ::node::control::{
-    ControlError, ImportSpec, LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolState as Open,
-    PoolStatus,
+    ControlError, ImportSpec, LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolStatus,
 };
 use api::{
-    DiskFailure, DiskLeaving, DryRun, Job, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate,
-    PoolDisk, PoolForget, PoolImport, PoolLogs, PoolRemains, PoolRemoveDisk, PoolScrub, PoolState,
-    RemainingDisk, RemainingMap, RemainingVolume,
+    DryRun, Job, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains,
+    PoolRemoveDisk, RemainingDisk, RemainingMap, RemainingVolume,
 };
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::ByteLen;
-use store::{MetadataState, VolumeInfo};
+use store::VolumeInfo;
 
+pub(super) use self::report::PoolReport;
+use self::report::text;
 use super::dry_run::Answer;
 use super::input::{Json, Parameters, Segments};
 use super::jobs;
 use super::node_param::{AskedOfNode, OfNode};
-use super::peers::{self, Whose};
+use super::peers::{self, PeerQuery, QueriedNodes, Whose};
 use super::refusal::{Refusal, Reply, with_causes};
 use super::state::State;
 
@@ -43,14 +41,34 @@ use super::state::State;
     ),
 )]
 pub(super) async fn list(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<Pool>> {
-    let own = |control: Rc<Control>| async move { Ok(all(&control)) };
-    Ok(axum::Json(peers::list(&state, whose.asked()?, peers::POOLS, own).await?))
+    Ok(axum::Json(of_nodes(&state, whose.asked()?).await?))
+}
+
+/// The pools of these nodes.
+///
+/// # Errors
+/// A node does not exist.
+pub(super) async fn of_nodes(state: &State, asked: QueriedNodes) -> Result<List<Pool>, Refusal> {
+    let here = |control: Rc<Control>, is_asked: bool| async move {
+        Ok(if is_asked { own(&control) } else { Vec::new() })
+    };
+    let (mut items, answers) = peers::gather(state, asked, |_| PeerQuery::Pools, here).await?;
+    let (theirs, missing) = answers.read::<PoolReport>();
+    items.extend(theirs.into_iter().map(PoolReport::shown));
+    Ok(List { items, missing })
 }
 
 /// The pools of this node.
-pub(super) fn all(control: &Control) -> Vec<Pool> {
+pub(super) fn own(control: &Control) -> Vec<Pool> {
     let (node, node_name) = control.number_and_name();
     let of_node = |pool| shown(pool, node, node_name.clone());
+    control.pools().into_iter().map(of_node).collect()
+}
+
+/// The pools of this node, for another node that asks.
+pub(super) fn all(control: &Control) -> Vec<PoolReport> {
+    let (node, node_name) = control.number_and_name();
+    let of_node = |pool: PoolStatus| PoolReport::of(&pool, node, node_name.clone());
     control.pools().into_iter().map(of_node).collect()
 }
 
@@ -335,7 +353,7 @@ pub(super) async fn scrub(
         Ok((control.begin_pool_scrub(&name)?, control.number()))
     };
     let (begun, node) = state.call(begin).await?;
-    let items = begun.into_iter().map(|(id, scrub)| jobs::of_scrub(id, scrub, node)).collect();
+    let items = begun.into_iter().map(|(id, scrub)| jobs::of_scrub(id, scrub, node).shown()).collect();
     Ok((StatusCode::ACCEPTED, axum::Json(List { items, missing: Vec::new() })))
 }
 
@@ -456,104 +474,8 @@ fn absolute(path: String, field: &'static str) -> Result<PathBuf, Refusal> {
 }
 
 fn shown(pool: PoolStatus, node: u16, node_name: String) -> Pool {
-    match pool.state {
-        Ok(open) => open_pool(pool.name, open, node, node_name),
-        Err(reason) => Pool {
-            name: pool.name,
-            id: None,
-            state: PoolState::Unavailable,
-            reason: Some(reason.to_string()),
-            total: 0,
-            free: 0,
-            used: 0,
-            logs: None,
-            extent: 0,
-            volumes: 0,
-            disks: pool
-                .paths
-                .iter()
-                .map(|path| PoolDisk {
-                    path: text(path),
-                    id: None,
-                    total: 0,
-                    free: 0,
-                    failure: None,
-                    leaving: None,
-                })
-                .collect(),
-            promised: 0,
-            overcommit: None,
-            scrub: None,
-            node,
-            node_name,
-        },
-    }
-}
-
-fn open_pool(name: String, open: Open, node: u16, node_name: String) -> Pool {
-    // The result is out of range if the clock was set back; that must not panic.
-    let since = |age| SystemTime::now().checked_sub(age)?.duration_since(UNIX_EPOCH).ok();
-    let failed = open.failed.iter().map(|disk| {
-        let since = since(disk.age).unwrap_or_default().as_secs();
-        let error = io::Error::from_raw_os_error(disk.errno).to_string();
-        (disk.path.clone(), DiskFailure { error, since })
-    });
-    let mut failed: BTreeMap<PathBuf, DiskFailure> = failed.collect();
-    let reasons: Vec<String> = failed
-        .iter()
-        .map(|(path, failure)| format!("write error on {}: {}", path.display(), failure.error))
-        .collect();
-    let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
-    let disk = |disk: store::DiskUsage| PoolDisk {
-        failure: failed.remove(&disk.path),
-        leaving: open.leaving.as_ref().filter(|leaving| leaving.path == disk.path).map(|leaving| {
-            DiskLeaving {
-                left: leaving.left.0,
-                problem: leaving.problem.as_ref().map(|error| error.with_hint()),
-            }
-        }),
-        path: text(&disk.path),
-        id: Some(disk.id.to_string()),
-        total: disk.total.0,
-        free: disk.free.0,
-    };
-    let logs = open.filling.map(|filling| PoolLogs {
-        lent: filling.space.lent,
-        used: filling.space.live,
-        reserved: filling.space.reserved,
-        room: filling.space.room,
-        percent: filling.percent(),
-        level: filling.level,
-    });
-    Pool {
-        name,
-        used: open.used(),
-        logs,
-        id: Some(open.id),
-        state: match open.metadata {
-            MetadataState::Writable | MetadataState::Failed if reason.is_some() => PoolState::DiskFailed,
-            MetadataState::Writable => PoolState::Online,
-            MetadataState::Failed => PoolState::ReadOnly,
-            MetadataState::Exported => PoolState::Exported,
-        },
-        reason,
-        total: open.usage.total.0,
-        free: open.usage.free.0,
-        extent: open.usage.extent.0,
-        volumes: open.volumes,
-        disks: open.usage.disks.into_iter().map(disk).collect(),
-        promised: open.promised,
-        overcommit: open.overcommit.map(|of| Overcommit { promised: of.promised, free: of.free }),
-        scrub: Some(PoolScrub {
-            oldest: open.scrubs.oldest,
-            unrepaired_blocks: open.scrubs.unrepaired,
-            unfinished: open.scrubs.unfinished,
-        }),
-        node,
-        node_name,
-    }
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+    // About a pool of its own, this node knows more than it reports to others.
+    let reason = pool.state.as_ref().err().map(ToString::to_string);
+    let shown = PoolReport::of(&pool, node, node_name).shown();
+    Pool { reason: reason.or(shown.reason), ..shown }
 }

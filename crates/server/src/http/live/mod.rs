@@ -27,7 +27,7 @@ use self::others::{Others, PeerMessage};
 use super::access::Caller;
 use super::guard::Peer;
 use super::input::Parameters;
-use super::peers::{self, LIVE, QueriedNodes, Whose};
+use super::peers::{self, PeerQuery, QueriedNodes, Whose};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
@@ -143,7 +143,7 @@ pub(super) async fn follow(
 pub(super) async fn show(state: State, Parameters(whose): Parameters<Whose>) -> Reply<List<LiveSample>> {
     let live = Arc::clone(&state.live);
     let own = move |_: Rc<Control>| async move { Ok(live.shown()) };
-    Ok(axum::Json(peers::list(&state, whose.asked()?, LIVE, own).await?))
+    Ok(axum::Json(peers::list(&state, whose.asked()?, PeerQuery::Live, own).await?))
 }
 
 async fn send_all(state: State, messages: Messages, all: bool) -> Result<(), Gone> {

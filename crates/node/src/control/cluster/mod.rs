@@ -6,7 +6,7 @@ mod leaving;
 mod moving;
 mod switching;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::change::{Changing, WaitsFor};
 use super::doing::Doing;
+use super::members::OwnEntries;
 use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::{NOTHING, Thing};
 use super::{Beat, Control, ControlError, NeedsVotes, Result};
@@ -112,9 +113,9 @@ struct OpenRecord {
 pub(super) struct Admitted {
     /// The credentials of this node.
     pub credentials: NodeCredentials,
-    /// The targets and host groups of this node that the member has added to the cluster's record.
-    pub rules: KnownAccess,
-    /// A revision of the record that has them.
+    /// What the member has added from this node's own record to the cluster's.
+    pub entries: OwnEntries,
+    /// A revision of the record that has it.
     pub revision: u64,
     /// The portal group that this node has from now on.
     pub portal_group: u16,
@@ -135,11 +136,15 @@ pub enum EnterError {
     )]
     NotInPool(String),
     #[error(
-        "this node has snapshots (such as {0:?}), which cannot be moved to another cluster: delete them first (`ursa snapshot list`)"
+        "floating IP {0}, which was removed, is still on a network device of this node: repeat the command in a few seconds"
+    )]
+    AddressGoing(IpAddr),
+    #[error(
+        "this node has snapshots (such as {0:?}), which cannot move to another cluster: let the other node join the cluster of this one instead, or delete the snapshots first (`ursa snapshot list`)"
     )]
     HasSnapshots(String),
     #[error(
-        "this node has schedules of snapshots (such as {0:?}), which cannot be moved to another cluster: delete them first (`ursa snapshot schedule delete`)"
+        "this node has schedules of snapshots (such as {0:?}), which cannot move to another cluster: let the other node join the cluster of this one instead, or delete the schedules first (`ursa snapshot schedule delete`)"
     )]
     HasSchedules(String),
     #[error("{}", ClusterFault::FormerCluster)]
@@ -322,11 +327,11 @@ impl Control {
             let record = changing.hold([Thing::Record]).await?;
             let frozen = control.freeze_record().await?;
             let former = control.cluster_to_leave(&place.cluster).await?;
-            if former.is_some() && (volumes.is_none() || !control.own_addresses().is_empty()) {
+            if former.is_some() && volumes.is_none() {
                 return Err(ControlError::ChangedWhileJoining);
             }
-            if let Some(Admitted { credentials, rules, .. }) = &admitted {
-                if control.own_rules(&place.cluster) != *rules {
+            if let Some(Admitted { credentials, entries, .. }) = &admitted {
+                if control.own_entries(&place.cluster) != *entries {
                     return Err(ControlError::ChangedWhileJoining);
                 }
                 credentials.save(&make_directory(&place)?).map_err(EnterError::from)?;

@@ -1,5 +1,6 @@
 //! Snapshots of volumes.
 
+pub(super) mod diff;
 pub(super) mod restoring;
 pub(super) mod schedules;
 
@@ -20,7 +21,7 @@ use utoipa::IntoParams;
 
 use super::dry_run::{self, DryRunParam};
 use super::input::{Json, Parameters, Segments};
-use super::peers::{self, Answers};
+use super::peers::{self, Answers, PeerQuery};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 
@@ -180,8 +181,8 @@ async fn shown_all(
     let here = control.number();
     let volumes = statuses.iter().flat_map(|status| &status.volumes);
     let has = volumes.flat_map(|volume| &volume.copies).filter(|(node, has)| *has && *node != here);
-    let questions = has.map(|(node, _)| (*node, peers::SNAPSHOTS.to_owned())).collect();
-    let answers = peers::ask(control, questions).await?;
+    let queries = has.map(|(node, _)| (*node, PeerQuery::Snapshots)).collect();
+    let answers = peers::ask(control, queries).await?;
     let (reports, missing) = Reports::new(control, answers).await;
     let items = statuses.into_iter().map(|status| shown(status, &reports)).collect();
     Ok(List { items, missing })

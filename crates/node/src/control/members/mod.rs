@@ -1,8 +1,9 @@
 //! The nodes of a cluster, and their status.
 //!
-//! [`joining`] lets nodes join ([`merging`]: with what they have; [`refusal`]: why not), [`leaving`] lets
-//! them leave, and [`voters`] decides which ones vote in the cluster's record.
+//! [`joining`] lets nodes join ([`merging`]: with what they have; [`refusal`], [`collision`]: why not),
+//! [`leaving`] lets them leave, and [`voters`] decides which ones vote in the cluster's record.
 
+mod collision;
 mod joining;
 mod leaving;
 mod merging;
@@ -15,9 +16,10 @@ use std::time::Duration;
 
 use replica::NodeId;
 
+pub use self::collision::{Collision, Counted};
 pub(super) use self::joining::Door;
 pub use self::leaving::Removal;
-pub use self::merging::Collision;
+pub(super) use self::merging::OwnEntries;
 pub use self::refusal::JoinRefusal;
 use super::{Control, ControlError, Result};
 use crate::copies::{Lasting, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, link_roles_key, node_key};

@@ -58,19 +58,15 @@ pub enum Ask {
     HasAddress { address: IpAddr },
     /// Report which of these volumes the node has, or may have in a pool that is not open.
     HasVolumes { ids: Vec<String> },
-    /// Report what the node shows of itself when another node is asked for it: see `Config::show`.
-    Show { what: String },
-    /// Execute a request about a volume that the sender received and cannot execute itself: see
-    /// `Config::execute_forwarded`.
+    /// Execute a request of the sender's HTTP interface: see `Config::peer_requests`.
     CarryOut {
-        /// The identity of the volume; the receiver has a copy of it.
-        volume: String,
+        /// The identity of the volume that it is about, of which the receiver must have a copy; `None`: it is
+        /// about something else that the receiver has, or knows.
+        volume: Option<String>,
+        /// The receiver first follows the record up to this revision; 0: it need not.
         revision: u64,
         request: String,
     },
-    /// Execute a request that the sender received, about something that belongs to the receiver: a pool, a
-    /// session. See `Config::execute_forwarded`.
-    CarryOutHere { revision: u64, request: String },
     /// Return digests of a part of a volume's copy ([`super::digests()`]).
     Digests { id: String, slice: u16, offset: u64, len: u64 },
     /// Do a step of taking the snapshot with this number.
@@ -92,8 +88,6 @@ pub enum Answer {
     HasVolumes(Vec<String>),
     /// Whether the node has the address, or commands under way that came through it.
     Has(bool),
-    /// What the node shows; `None`: it does not know that.
-    Shown(Option<String>),
     /// The result of the execution, or why it was not begun.
     CarriedOut(Result<CarriedOut, Refused>),
     /// The step of a snapshot is done.
@@ -129,7 +123,7 @@ mod tests {
     /// What version 1 sends. Later versions must read it: add messages, and change none.
     #[test]
     fn messages_of_version_1_are_read_and_keep_what_they_say() {
-        let sent: Value = serde_json::from_str(include_str!("ask/version-1.json")).unwrap();
+        let sent: Value = serde_json::from_str(include_str!("version-1.json")).unwrap();
         check_all::<Ask>(&sent["requests"]);
         check_all::<SnapshotStep>(&sent["snapshot steps"]);
         check_all::<Answer>(&sent["answers"]);

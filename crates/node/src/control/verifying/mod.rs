@@ -15,6 +15,7 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Instant};
 use replica::NodeId;
 use rt::sync::Semaphore;
+use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
 pub use self::schedule::due;
@@ -22,7 +23,9 @@ pub(super) use self::schedule::{due_at, pause};
 use self::scheduled::Scheduled;
 use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, Result, VolumeStatus};
 use crate::canary::{Canary, makes};
-use crate::copies::{Answer, Ask, DIGEST_BYTES, DifferingEntry, StandingEntry, VolumeEntry, differing_key};
+use crate::copies::{
+    Answer, Ask, DIGEST_BYTES, DifferingEntry, Refused, StandingEntry, VolumeEntry, differing_key,
+};
 use crate::events::code::COPIES_MISMATCH;
 use crate::events::{Event, tell};
 use crate::member::{ClusterError, Reconciler};
@@ -112,8 +115,11 @@ impl Verification {
     }
 }
 
-/// Why a part of a volume could not be compared. `at` is in bytes.
-#[derive(Clone, Debug, thiserror::Error)]
+/// Why a part of a volume could not be compared. Nodes report it to each other as JSON.
+///
+/// `node` is the number of a node; `at` is in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // The messages say it.
 pub enum Uncompared {
     #[error("the copy on this node is out of sync: run the command on a node whose copy is in sync")]
@@ -124,15 +130,26 @@ pub enum Uncompared {
     NotPaused,
     #[error("the volume was deleted")]
     VolumeDeleted,
-    #[error("{node} cannot read LBA {lba} of its copy (byte {at} of its disk {disk})")]
-    Unreadable { node: NodeId, lba: u64, disk: String, at: u64 },
-    #[error("LBA {lba} is lost on {node}: a host must write it first")]
-    Lost { node: NodeId, lba: u64 },
-    #[error("the copy on {0} is shorter than the others")]
-    Shorter(NodeId),
+    #[error("node {node} cannot read LBA {lba} of its copy (byte {at} of its disk {disk})")]
+    Unreadable { node: u16, lba: u64, disk: String, at: u64 },
+    #[error("LBA {lba} is lost on node {node}: a host must write it first")]
+    Lost { node: u16, lba: u64 },
+    #[error("the copy on node {node} is shorter than the others")]
+    Shorter { node: u16 },
+    #[error("node {node} gave an unexpected answer: the nodes may run different versions")]
+    Strange { node: u16 },
     /// A node did not answer.
     #[error(transparent)]
-    Unanswered(#[from] ClusterError),
+    Unanswered(Refused),
+}
+
+impl From<ClusterError> for Uncompared {
+    fn from(error: ClusterError) -> Uncompared {
+        match error {
+            ClusterError::Strange(node) => Uncompared::Strange { node: node.0 },
+            error => Uncompared::Unanswered(Refused::of(&error.into()).unwrap_or(Refused::Failed)),
+        }
+    }
 }
 
 /// The last verification of each volume in this life of the node.
@@ -455,7 +472,7 @@ async fn compare_once(
             Ok(Answer::Unreadable { offset, disk }) => {
                 let at = volume.volume_offset(slice, ByteOffset(offset));
                 let lba = at.0 / u64::from(volume.block_size().bytes());
-                let node = NodeId(*node);
+                let node = *node;
                 Err(match disk {
                     Some((disk, at)) => Uncompared::Unreadable { node, lba, disk, at },
                     None => Uncompared::Lost { node, lba },
@@ -478,7 +495,7 @@ async fn compare_once(
     verifying.found.borrow_mut().nodes.retain(|node| nodes.contains(node));
     let count = len.div_ceil(DIGEST_BYTES) as usize;
     if let Some((node, _)) = found.iter().find(|(_, digests)| digests.len() != count) {
-        return Err(Uncompared::Shorter(NodeId(*node)));
+        return Err(Uncompared::Shorter { node: *node });
     }
     let differing = (0..count).filter_map(|index| {
         let of: Vec<(u16, &[u8; 32])> =

@@ -1,11 +1,12 @@
 //! What a joining node has already becomes the cluster's.
 //!
-//! The node tells the member its targets, LUN maps, host groups, and the names of its volumes. The member
-//! checks all of it against the cluster's record before it uses up the token. If anything collides
-//! ([`Collision`]; why: `docs/why/record.md`, *What a joining node has*), the member lists all collisions and
-//! changes nothing. Otherwise it adds targets and host groups to the record, and then the node: when the node
-//! begins to follow the record, its hosts find there what they have used. The volumes follow on their own
-//! (`control/copies/adoption.rs`), since they stay where they are.
+//! The node tells the member its targets, LUN maps, host groups, users, API tokens and floating IPs, and the
+//! names of its volumes. The member checks all of it against the cluster's record before it uses up the
+//! token. If anything collides ([`Collision`]; why: `docs/why/record.md`, *What a joining node has*), the
+//! member lists all collisions and changes nothing. Otherwise it adds what does not depend on the node's
+//! number ([`people`], targets, host groups) to the record, and then the node with its floating IPs
+//! ([`addresses`]): when the node begins to follow the record, its hosts find there what they have used. The
+//! volumes follow on their own (`control/copies/adoption.rs`), since they stay where they are.
 //!
 //! A pool that both nodes have open was cloned with a machine. The record has one mark for both, so each of
 //! them would look as if it had been set back whenever the other one was written (`docs/why/pool.md`).
@@ -14,22 +15,26 @@
 //! removed. As long as the record has the volumes there, it would have to stop serving them: the cluster does
 //! not know whether the old node is gone, or this one is a clone of it.
 
+pub(super) mod addresses;
+mod people;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
+use self::people::People;
 use super::super::access::{HOSTS, TARGETS};
 use super::super::cluster::KnownAccess;
 use super::super::{Control, ControlError};
 use super::JoinRefusal;
+use super::collision::Collision;
 use crate::attach::access::{HostGroup, HostName, LunMap, Target, TargetName};
 use crate::attach::port_numbers::NodeNumber;
 use crate::copies::{VolumeEntry, volume_key, volume_name_key};
 use crate::data::VolumeId;
+use crate::member::floating::{AddressEntry, address_key};
 use crate::member::{ClusterError, Reconciler};
 use crate::record::{Change, set};
 
@@ -40,11 +45,22 @@ const MERGED_WITHIN: Duration = Duration::from_secs(10);
 /// The pause before the member tries again after somebody else has changed an entry.
 const MERGE_AGAIN: Duration = Duration::from_millis(50);
 
+/// What a joining node has in its own record, and what moves to the cluster's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::control) struct OwnEntries {
+    /// Its targets and host groups.
+    pub access: KnownAccess,
+    /// Its users and API tokens.
+    pub people: People,
+    /// Its floating addresses.
+    pub addresses: Vec<AddressEntry>,
+}
+
 /// What a joining node has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Belongings {
-    /// Its targets and host groups.
-    pub access: KnownAccess,
+    /// What is in its own record.
+    pub entries: OwnEntries,
     /// The identities of its volumes, by name.
     pub volumes: BTreeMap<String, String>,
     /// The identities of its volumes, if their names would take too much space.
@@ -53,9 +69,14 @@ pub(super) struct Belongings {
     /// The names of its open pools, by identity.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pools: BTreeMap<String, String>,
-    /// The floating addresses of the cluster that it would leave. Other nodes may not be able to hold them,
-    /// and their portal groups may be taken: a node does not bring any.
-    pub addresses: BTreeSet<IpAddr>,
+}
+
+/// A joining node, to the member that lets it in.
+pub(super) struct Joiner {
+    /// It would be a witness.
+    pub witness: bool,
+    /// The numbers that earlier attempts to join have given it, or that it had before.
+    pub former: BTreeSet<u16>,
 }
 
 impl Belongings {
@@ -73,96 +94,24 @@ impl Belongings {
     }
 }
 
-/// Something that a joining node and the cluster both have, and that is not the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // The messages say it.
-#[serde(rename_all = "kebab-case")]
-pub enum Collision {
-    /// Two volumes have this name.
-    Volume { name: String },
-    /// Two host groups have this name.
-    Host { name: String },
-    /// Two targets have this name, and more than their maps differs.
-    Target { name: String },
-    /// A LUN of a target is a different volume on either side.
-    Lun { target: String, lun: u16 },
-    /// A LUN of the joining node is a volume of the cluster, as after its pool has moved, or where a pool was
-    /// cloned. The cluster has not granted that access.
-    Foreign { target: String, lun: u16 },
-    /// The cluster has the volume on a node that is down: this one, under the number that it had before.
-    Elsewhere { volume: String, node: u16 },
-    /// Two targets that lead to one volume would have the same port number.
-    Port { target: String, other: String },
-    /// A host group of one side has a CHAP secret, which hosts of the other side would need for this target.
-    Chap { target: String, host: String },
-    /// A target of one side and a host group of the other have the same CHAP secret.
-    Secret { target: String, host: String },
-    /// The member and the joining node have one pool: a machine was cloned.
-    Pool { name: String },
-    /// The joining node has a floating address, in a cluster of its own.
-    FloatingIp { address: IpAddr },
-}
-
-impl fmt::Display for Collision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Collision::Volume { name } => {
-                write!(f, "volume {name:?}: rename one of the two (`ursa volume rename {name} NEW-NAME`)")
-            }
-            Collision::Host { name } => write!(
-                f,
-                "host group {name:?}: make the two the same (`ursa host set {name}`), or use a group of another name"
-            ),
-            Collision::Target { name } => write!(
-                f,
-                "target {name}: its port number, alias or CHAP secret differs; make the two the same (`ursa target set {name}`), or use a target of another name"
-            ),
-            Collision::Lun { target, lun } => write!(
-                f,
-                "LUN {lun} of target {target}: map one of the two volumes as another LUN (`ursa map create {target} VOLUME --lun N`, then `ursa map delete {target} {lun}`)"
-            ),
-            Collision::Foreign { target, lun } => write!(
-                f,
-                "LUN {lun} of target {target} leads to a volume of the cluster: unmap it on the joining node (`ursa map delete {target} {lun}`)"
-            ),
-            Collision::Elsewhere { volume, node } => write!(
-                f,
-                "volume {volume:?}, which the cluster has on node {node}: if this machine was node {node}, remove it there first (`ursa node remove {node}` on another node); if not, export the pool here (`ursa pool export`)"
-            ),
-            Collision::Port { target, other } => write!(
-                f,
-                "targets {target} and {other} lead to the same volume, and would have the same port number: map the volume in a new target instead of one of them (`ursa map create`, then `ursa map delete`)"
-            ),
-            Collision::Chap { target, host } => write!(
-                f,
-                "target {target}: hosts that log in without a CHAP secret could be in host group {host:?}, and would need its secret; use a target of another name"
-            ),
-            Collision::Secret { target, host } => write!(
-                f,
-                "target {target} and host group {host:?} have the same CHAP secret: change one (`ursa target set`, `ursa host set`)"
-            ),
-            Collision::Pool { name } => write!(
-                f,
-                "pool {name:?}, of which the joining node has a clone: export it there (`ursa pool export {name}`), and create a pool on other disks"
-            ),
-            Collision::FloatingIp { address } => write!(
-                f,
-                "floating IP {address} of the joining node: remove it there (`ursa floating-ip remove {address}`), and add it in the cluster when the node has joined"
-            ),
-        }
-    }
-}
-
 impl Control {
     /// What this node has that would become the cluster's if it joined it.
     ///
     /// Access rules that the node took over from this cluster when it left are in the cluster already.
     pub(super) fn belongings(&self, cluster: &str) -> Belongings {
         Belongings {
-            access: self.own_rules(cluster),
+            entries: self.own_entries(cluster),
             volumes: self.sole_names(),
             unnamed: Vec::new(),
             pools: self.pool_ids(),
+        }
+    }
+
+    /// What this node's own record has that would move to the record of this cluster.
+    pub(in crate::control) fn own_entries(&self, cluster: &str) -> OwnEntries {
+        OwnEntries {
+            access: self.own_rules(cluster),
+            people: People { users: self.users(), tokens: self.api_tokens() },
             addresses: self.own_addresses(),
         }
     }
@@ -202,11 +151,12 @@ impl Control {
     }
 }
 
-/// Adds a joining node's targets and host groups to the cluster's record.
+/// Adds a joining node's users, API tokens, targets and host groups to the cluster's record.
 ///
 /// If somebody else adds an object of the same name at the same time, this may be refused when a part has
-/// been added. That part does no harm, since it leads only to volumes of the joining node, and is found to be
-/// the same when the node tries again.
+/// been added. That part does no harm: targets lead only to volumes of the joining node, and users are those
+/// of a node that the cluster's administrator wanted to join. It is found to be the same when the node tries
+/// again.
 ///
 /// # Errors
 /// As [`check`]; the record did not take the change.
@@ -214,10 +164,11 @@ pub(super) async fn add_to_record(
     reconciler: &Reconciler,
     here: &BTreeMap<String, String>,
     has: &Belongings,
+    joiner: &Joiner,
 ) -> Result<(), JoinRefusal> {
     let until = rt::now() + MERGED_WITHIN;
     loop {
-        let mut changes = check(reconciler, here, has)?;
+        let mut changes = check(reconciler, here, has, joiner)?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -247,7 +198,8 @@ pub(super) fn check_pools(here: &BTreeMap<String, String>, has: &Belongings) -> 
     if collisions.is_empty() { Ok(()) } else { Err(JoinRefusal::collides(collisions)) }
 }
 
-/// The entries of the record that have to change for what a joining node has; host groups come first.
+/// The entries of the record that have to change for what a joining node has, without its floating addresses:
+/// users come first, then host groups.
 ///
 /// `here` are volumes of this node, by name, which may not be in the record yet.
 ///
@@ -257,13 +209,18 @@ pub(super) fn check(
     reconciler: &Reconciler,
     here: &BTreeMap<String, String>,
     has: &Belongings,
+    joiner: &Joiner,
 ) -> Result<Vec<Change>, JoinRefusal> {
-    let keys = has.access.hosts.iter().map(host_key).chain(has.access.targets.iter().map(target_key));
+    let OwnEntries { access, people, addresses } = &has.entries;
+    let keys = access.hosts.iter().map(host_key).chain(access.targets.iter().map(target_key));
+    let keys = keys.chain(people.keys()).chain(addresses.iter().map(|entry| address_key(entry.address)));
     for key in keys {
         reconciler.check_entry(&key).map_err(ControlError::from)?;
     }
     let ours = KnownAccess { targets: reconciler.list(TARGETS), hosts: reconciler.list(HOSTS) };
-    let (KnownAccess { targets, hosts }, mut collisions) = merged(&ours, &has.access);
+    let (KnownAccess { targets, hosts }, mut collisions) = merged(&ours, access);
+    let (people, of_people) = people::merged(&People::of_record(reconciler), people);
+    collisions.extend(of_people);
     let is_taken = |name: &str, id: &str| {
         let recorded = reconciler.get::<String>(&volume_name_key(name)).map(|(known, _)| known);
         recorded.as_ref().or(here.get(name)).is_some_and(|known| known != id)
@@ -281,12 +238,13 @@ pub(super) fn check(
     let is_foreign = |volume: VolumeId| reconciler.has(volume) && !is_own(volume);
     collisions.extend(foreign_maps(&ours.targets, &targets, is_foreign));
     collisions.extend(common_ports(&ours.targets, &targets));
-    collisions.extend(has.addresses.iter().map(|address| Collision::FloatingIp { address: *address }));
+    collisions.extend(addresses::check(reconciler, addresses, joiner)?);
     if !collisions.is_empty() {
         return Err(JoinRefusal::collides(collisions));
     }
     let hosts = hosts.iter().map(|host| set(host_key(host), host));
-    Ok(hosts.chain(targets.iter().map(|target| set(target_key(target), target))).collect())
+    let targets = targets.iter().map(|target| set(target_key(target), target));
+    Ok(people.in_record().into_iter().chain(hosts).chain(targets).collect())
 }
 
 /// Whether a volume of the record may be that of a joining node, which says that nobody else has ever had it:

@@ -1,5 +1,6 @@
 //! Snapshots of sets of volumes: one instant on all copies, and everywhere or nowhere whatever crashes.
 
+mod diffs;
 mod restores;
 mod schedules;
 
@@ -10,7 +11,7 @@ use base::{ByteLen, ByteOffset};
 use node::control::{ControlError, SnapshotSpec, SnapshotStatus};
 use node::copies::{
     DELETED_SNAPSHOTS, DeletedSnapshot, LAST_SNAPSHOT, Refused, SnapshotCopy, SnapshotEntry,
-    SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep,
+    SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep, VolumeEntry, volume_key,
 };
 use node::member::{ClusterError, Reconciler, json};
 use rt::sim::DiskLatency;
@@ -587,6 +588,46 @@ fn a_pool_that_was_set_back_does_not_keep_snapshots_that_were_deleted() {
     assert_eq!(in_pools(), (1, 1));
     let kept = cluster.control(0, |control| async move { control.snapshot("kept").unwrap() });
     assert_eq!(has(&kept), [true, true]);
+}
+
+/// The disks hang when the nodes delete a snapshot that is left there. What is to be done about other snapshots
+/// does not wait for that.
+#[test]
+fn a_left_snapshot_on_a_disk_that_hangs_keeps_no_others_waiting() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    let taken = cluster.take(0, &[NAME], "left").unwrap().entry;
+    cluster.world.run_for(Duration::from_secs(15));
+    for server in &cluster.servers {
+        let write = Duration::from_secs(120)..Duration::from_secs(121);
+        cluster.world.set_disk_latency(*server, DISK, DiskLatency { write, ..DiskLatency::default() });
+    }
+    let begun = SnapshotEntry {
+        number: 2,
+        name: "begun".into(),
+        incarnation: 0,
+        state: SnapshotState::Preparing,
+        ..taken.clone()
+    };
+    cluster.control(0, move |control| async move {
+        let reconciler = control.reconciler().unwrap();
+        let left = DeletedSnapshot { number: taken.number, at: taken.at, since: 0 };
+        let key = volume_key(node::VolumeId::parse(&taken.volumes[0].id).unwrap());
+        let (volume, _) = reconciler.get::<VolumeEntry>(&key).unwrap();
+        // In another epoch, copies are looked at again.
+        let next = VolumeEntry { epoch: volume.epoch + 1, ..volume };
+        let transaction = Reconciler::transaction().delete(&taken.key()).put(&left.key(), json(&left));
+        reconciler.commit(transaction.put(&key, json(&next))).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(15));
+    // A node that is lost then has begun another one.
+    cluster.control(0, move |control| async move {
+        let transaction = Reconciler::transaction().put(LAST_SNAPSHOT, json(&begun.number));
+        let transaction = transaction.put(&begun.key(), json(&begun));
+        control.reconciler().unwrap().commit(transaction).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!(cluster.snapshots(0), [("begun".to_owned(), SnapshotState::Deleting)]);
 }
 
 /// A record that was set back may not know a snapshot that exists.

@@ -8,7 +8,6 @@ mod asked;
 mod creation;
 mod opening;
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -430,20 +429,28 @@ pub(super) async fn until_heard(reconciler: &Reconciler, node: NodeId) {
 
 /// Repeats `look` until it finds nodes that can take copies, or for a few seconds.
 ///
-/// What it finds may depend on the record and on which nodes are heard. A node that has just started or
-/// joined is up in a moment, and one on a busy machine may be late.
+/// Whether it finds them must depend only on which nodes take copies and are heard: it may go through all
+/// volumes, so it is not repeated before that changes. A node that has just started or joined is up in a
+/// moment, and one on a busy machine may be late.
 pub(super) async fn once_heard<T>(reconciler: &Reconciler, look: impl Fn() -> Result<T>) -> Result<T> {
-    let takes_copies = |node: &NodeEntry| !node.witness && !reconciler.is_in_maintenance(NodeId(node.id));
-    let may_come = || reconciler.nodes().iter().any(|(node, alive)| !alive && takes_copies(node));
-    let found = RefCell::new(None);
-    let is_final = || {
-        let looked = look();
-        let is_missed = matches!(looked, Err(ControlError::NodeNotThere(_) | ControlError::Copies { .. }));
-        found.replace(Some(looked));
-        !is_missed || !may_come()
+    // The nodes that take copies, and whether each is heard.
+    let takers = || -> Vec<(u16, bool)> {
+        let takes_copies = |node: &NodeEntry| !node.witness && !reconciler.is_in_maintenance(NodeId(node.id));
+        let takers = reconciler.nodes().into_iter().filter(|(node, _)| takes_copies(node));
+        takers.map(|(node, heard)| (node.id, heard)).collect()
     };
-    reconciler.until(HEARD_WITHIN, is_final).await;
-    found.into_inner().expect("it is checked at least once")
+    let until = rt::now() + HEARD_WITHIN;
+    loop {
+        let found = look();
+        if !matches!(found, Err(ControlError::NodeNotThere(_) | ControlError::Copies { .. })) {
+            return found;
+        }
+        let (now, before) = (rt::now(), takers());
+        if now >= until || before.iter().all(|(_, heard)| *heard) {
+            return found;
+        }
+        reconciler.until(until.since(now), || takers() != before).await;
+    }
 }
 
 /// Deletes copies of a volume that is not in the record; returns the nodes that have done so.

@@ -1,11 +1,12 @@
-//! Calls that another node executes. They concern a volume of which this node has no copy, or another node's
-//! pools, sessions or jobs. A node that has the volume, with or without other copies, or the node that the
-//! call names executes the call, and the queried node passes its response on.
+//! Calls that another node executes. They concern a volume of which this node has no copy, snapshots that its
+//! copy does not have, or another node's pools, sessions or jobs. A node that has the volume, with or without
+//! other copies, or the snapshots, or the node that the call names executes the call, and the queried node
+//! passes its response on.
 //!
 //! The queried node checks the caller's role and writes its audit log ([`super::access`]). The executing node
 //! accepts forwarded calls only from nodes of its cluster, over their link, and only calls of [`OF_VOLUMES`],
-//! [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`]. It checks the role again, so that a node whose table of
-//! calls is out of date grants no more rights than this one would.
+//! [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`], and [`DIFF`]. It checks the role again, so that a node
+//! whose table of calls is out of date grants no more rights than this one would.
 //!
 //! Calls of [`OF_NODES`] name disks and files of the executing node's machine, and some of them need an
 //! administrator. The executing node relies on the queried one for the identity of the caller. This grants
@@ -21,7 +22,6 @@ mod outgoing;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::node::ExecuteForwarded;
 use ::node::control::FORWARD_DEADLINE;
 use ::node::copies::Refused;
 use api::{Problem, Volume};
@@ -68,6 +68,9 @@ const AT_NODES: [(&str, &str); 5] = [
 /// The call whose body names the volume.
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
 
+/// The call that compares two snapshots of a volume: a node whose copy has both executes it.
+const DIFF: (&str, &str) = ("GET", "/v1/snapshots/{snapshot}/diff");
+
 /// Calls about objects of one node: the node that the query names executes them ([`node_param::OfNode`]).
 const OF_NODES: [(&str, &str); 15] = [
     ("DELETE", "/v1/sessions/{tsih}"),
@@ -110,7 +113,7 @@ const _: () =
 
 /// A call for another node to execute.
 #[derive(Serialize, Deserialize)]
-struct ForwardedCall {
+pub(super) struct ForwardedCall {
     method: String,
     /// Path and query.
     target: String,
@@ -135,7 +138,7 @@ struct AskedAt(String);
 
 /// A forwarded call on its way from core 0 to the task that executes it.
 struct QueuedRequest {
-    forwarded: String,
+    forwarded: ForwardedCall,
     outcome: rt::sync::Sender<String>,
 }
 
@@ -153,20 +156,17 @@ impl Default for Forwarding {
 }
 
 impl Forwarding {
-    /// The handler for calls that other nodes forward.
-    pub fn execute_forwarded(self: &Arc<Self>) -> ExecuteForwarded {
-        let forwarding = Arc::clone(self);
-        ExecuteForwarded::new(move |forwarded| {
-            let (outcome, ended) = rt::sync::oneshot();
-            let begun = forwarding.sender.try_send(QueuedRequest { forwarded, outcome });
-            Box::pin(async move {
-                if begun.is_err() {
-                    return Err(Refused::TooManyRequests { most: AT_ONCE_MAX });
-                }
-                // The forwarded call has begun, so the refusal counts as its response.
-                Ok(ended.await.unwrap_or_else(|_| written(&Outcome::refused(&cut_off()))))
-            })
-        })
+    /// Executes a call that another node forwards; returns its [`Outcome`] as text. Runs on core 0.
+    ///
+    /// # Errors
+    /// [`Refused::TooManyRequests`].
+    pub(super) async fn execute(&self, forwarded: ForwardedCall) -> Result<String, Refused> {
+        let (outcome, ended) = rt::sync::oneshot();
+        if self.sender.try_send(QueuedRequest { forwarded, outcome }).is_err() {
+            return Err(Refused::TooManyRequests { most: AT_ONCE_MAX });
+        }
+        // The forwarded call has begun, so the refusal counts as its response.
+        Ok(ended.await.unwrap_or_else(|_| written(&Outcome::refused(&cut_off()))))
     }
 }
 
@@ -182,7 +182,7 @@ impl Forwarding {
             caller: Caller { name: "eva".into(), role, by: api::ProvedBy::Session },
             asked: "san3".into(),
         };
-        let outcome = carry_out(router(state), &written(&forwarded)).await;
+        let outcome = carry_out(router(state), forwarded).await;
         (outcome.status, outcome.body)
     }
 
@@ -202,7 +202,7 @@ pub(super) async fn carry_out_all(state: State) {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let router = router.clone();
         tokio::spawn(async move {
-            outcome.send(written(&carry_out(router, &forwarded).await));
+            outcome.send(written(&carry_out(router, forwarded).await));
             drop(permit);
         });
     }
@@ -216,10 +216,7 @@ fn router(state: State) -> Router {
         .with_state(state)
 }
 
-async fn carry_out(router: Router, forwarded: &str) -> Outcome {
-    let Ok(forwarded) = serde_json::from_str::<ForwardedCall>(forwarded) else {
-        return Outcome::refused(&no_forwarded_call());
-    };
+async fn carry_out(router: Router, forwarded: ForwardedCall) -> Outcome {
     let (asked, who) = (&forwarded.asked, &forwarded.caller.name);
     let action = format!("{} {}", forwarded.method, forwarded.target);
     match forwarded.method.as_str() {
@@ -278,12 +275,12 @@ async fn admit(state: State, request: Request, next: Next) -> Response {
     response
 }
 
-/// The entry of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] or [`OF_JOBS`] for a request.
+/// The entry of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] or [`OF_JOBS`] for a request, or [`DIFF`].
 fn call_of(request: &Request) -> Option<(&'static str, &'static str)> {
     let route = request.extensions().get::<MatchedPath>()?.as_str();
     // A HEAD is executed as a GET whose body is not sent.
     let asked = if *request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
-    let mut calls = OF_VOLUMES.into_iter().chain(OF_NODES).chain(OF_AUTHORITY).chain(OF_JOBS);
+    let mut calls = OF_VOLUMES.into_iter().chain(OF_NODES).chain(OF_AUTHORITY).chain(OF_JOBS).chain([DIFF]);
     calls.find(|(method, path)| *method == asked && *path == route)
 }
 
@@ -356,7 +353,7 @@ mod tests {
 
     #[test]
     fn calls_without_a_node_parameter_name_no_machine_objects() {
-        for (method, path) in OF_VOLUMES.into_iter().chain(OF_JOBS) {
+        for (method, path) in OF_VOLUMES.into_iter().chain(OF_JOBS).chain([DIFF]) {
             let needed =
                 needs().find(|(of, route, _)| (*of, *route) == (method, path)).map(|(.., need)| need);
             let is_no_administrators = matches!(needed, Some(Need::Role(role)) if role <= Role::Operator);

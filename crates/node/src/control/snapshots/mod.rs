@@ -1,11 +1,12 @@
 //! Snapshots of sets of volumes, as administrators manage them.
 //!
 //! The cluster's record says which there are, and which copies have them (`docs/why/snapshots.md`). How one
-//! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What each node does about those that
-//! were deleted: [`tidying`]. What pools still have of those that are gone: [`leftovers`]. Schedules, and how
-//! they are carried out: [`schedules`] and [`scheduled`].
+//! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What differs between two: [`diff`].
+//! What each node does about those that were deleted: [`tidying`]. What pools still have of those that are
+//! gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`] and [`scheduled`].
 
 mod calendar;
+mod diff;
 mod leftovers;
 mod restoring;
 mod retention;
@@ -25,6 +26,7 @@ use cluster::Transaction;
 use serde::{Deserialize, Serialize};
 use store::SnapshotInfo;
 
+pub use self::diff::{DIFF_RANGES_MAX, DiffSpec, SnapshotDiff};
 use self::restoring::is_restored_to;
 pub use self::restoring::{RestorePlan, RestoreSpec, Restored};
 use self::scheduled::Quiet;
@@ -38,8 +40,8 @@ use super::tidying::TIDY_EVERY;
 use super::turns::NOTHING;
 use super::{Control, ControlError, Result};
 use crate::copies::{
-    DELETED_SNAPSHOTS, DeletedSnapshot, LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry,
-    SnapshotState, VolumeEntry, pool_number, volume_key,
+    DELETED_SNAPSHOTS, DeletedSnapshot, LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotCopy,
+    SnapshotEntry, SnapshotOf, SnapshotState, VolumeEntry, pool_number, volume_key,
 };
 use crate::data::VolumeId;
 use crate::member::{ClusterError, Reconciler, json};
@@ -60,9 +62,9 @@ pub(in crate::control) struct Snapshots {
     deleting: UnderWay<VolumeId>,
     /// A look at those that are being taken or deleted.
     tidying: UnderWay<()>,
-    /// When what pools here have was last compared with the record, and [`Reconciler::activations`] then.
-    /// `None`: it has to be compared at once.
-    compared: Cell<Option<(Instant, u64)>>,
+    /// When what pools here have was last compared with the record, and [`Reconciler::activations`] then or,
+    /// if something was left to do, `None`. `None` altogether: it has to be compared at once.
+    compared: Cell<Option<(Instant, Option<u64>)>>,
     /// What is held for snapshots, by their numbers.
     held: RefCell<BTreeMap<u32, Hold>>,
     /// The snapshots that are due by schedule.
@@ -363,6 +365,21 @@ fn named(reconciler: &Reconciler, name: &str) -> Result<SnapshotEntry> {
     found.ok_or_else(|| ControlError::not_found("snapshot", name))
 }
 
+/// The snapshot with this name or number, if it exists.
+///
+/// # Errors
+/// It is not found; [`ControlError::SnapshotPreparing`].
+fn complete(reconciler: &Reconciler, name: &str) -> Result<SnapshotEntry> {
+    let entry = named(reconciler, name)?;
+    match entry.state {
+        SnapshotState::Complete => Ok(entry),
+        SnapshotState::Deleting => Err(ControlError::not_found("snapshot", name)),
+        SnapshotState::Preparing | SnapshotState::Restoring => {
+            Err(ControlError::SnapshotPreparing(entry.name))
+        }
+    }
+}
+
 fn check_deletable(reconciler: &Reconciler, entry: &SnapshotEntry) -> Result<()> {
     match entry.state {
         SnapshotState::Preparing | SnapshotState::Restoring => {
@@ -380,12 +397,7 @@ fn status(reconciler: &Reconciler, entry: SnapshotEntry) -> SnapshotStatus {
     let volumes = entry.volumes.iter().map(|of| {
         let key = VolumeId::parse(&of.id).map(volume_key);
         let volume = key.and_then(|key| reconciler.get::<VolumeEntry>(&key)).map(|(volume, _)| volume);
-        let has = |node: u16, volume: &VolumeEntry| {
-            of.copies.iter().any(|copy| copy.node == node && copy.is_of(volume))
-        };
-        let copies = volume
-            .iter()
-            .flat_map(|volume| volume.copies.iter().map(move |copy| (copy.node, has(copy.node, volume))));
+        let copies = volume.iter().flat_map(|volume| status_of_copies(of, volume));
         SnapshotVolume {
             id: of.id.clone(),
             name: volume.as_ref().map_or(&of.name, |volume| &volume.name).clone(),
@@ -394,6 +406,14 @@ fn status(reconciler: &Reconciler, entry: SnapshotEntry) -> SnapshotStatus {
         }
     });
     SnapshotStatus { volumes: volumes.collect(), entry }
+}
+
+/// The nodes of a volume's copies, in their order, and whether each copy has the snapshot.
+fn status_of_copies(of: &SnapshotOf, volume: &VolumeEntry) -> impl Iterator<Item = (u16, bool)> {
+    volume.copies.iter().map(move |copy| {
+        let has = |has: &SnapshotCopy| has.node == copy.node && has.is_of(volume);
+        (copy.node, of.copies.iter().any(has))
+    })
 }
 
 /// What the slices of this core have, by volume, or those of one volume; `None`: a slice cannot say that at

@@ -655,8 +655,9 @@ pub enum Unscrubbable {
     Slice(#[from] SliceError),
 }
 
-/// What a scrub waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// What a scrub waits for. Nodes report it to each other as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // The messages say it.
 pub enum ScrubWait {
     #[error("its turn")]
