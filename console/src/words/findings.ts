@@ -41,6 +41,8 @@ export function linkOf({ code, subject: { kind, name } }: Finding): string {
       return '#/pools'
     case 'change':
       return '#/jobs'
+    case 'schedule':
+      return '#/snapshots'
     case 'node':
     case 'address':
     case 'cluster':

@@ -34,8 +34,8 @@ pub struct Finding {
 pub struct Subject {
     /// What kind of thing it is.
     pub kind: SubjectKind,
-    /// Name of the volume, pool or node, path of the disk, or address; absent for the cluster, and where a
-    /// finding concerns several things of that kind.
+    /// Name of the volume, pool, node or schedule, path of the disk, or address; absent for the cluster, and
+    /// where a finding concerns several things of that kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// ID of the volume: it stays the same when the volume is renamed.
@@ -66,6 +66,8 @@ pub enum SubjectKind {
     Address,
     /// A change in progress.
     Change,
+    /// A schedule of snapshots.
+    Schedule,
 }
 
 /// Codes of findings.
@@ -78,6 +80,8 @@ pub enum FindingCode {
     VolumeUnavailable,
     /// A node continues alone with a volume, by its split-brain policy.
     ContinuedAlone,
+    /// A snapshot is overdue by its schedule.
+    SnapshotScheduleMissed,
     /// Copies that are in sync differ.
     CopiesMismatch,
     /// A copy lacks blocks that no copy in sync could read.

@@ -30,6 +30,7 @@ mod session;
 mod severity;
 mod since;
 mod snapshot;
+mod snapshot_schedule;
 mod split_brain;
 mod target;
 mod volume;
@@ -73,6 +74,7 @@ pub use self::snapshot::{
     ChangedRange, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotDiff,
     SnapshotDiffQuery, SnapshotRestore, SnapshotRestored, SnapshotState, SnapshotVolume,
 };
+pub use self::snapshot_schedule::{SnapshotSchedule, SnapshotScheduleChange, SnapshotScheduleCreate};
 pub use self::split_brain::{
     ChosenPolicy, ForkResolution, PolicyChoice, PolicyChosen, SplitBrainPolicy, VolumeFork,
 };

@@ -21,6 +21,9 @@ pub struct Snapshot {
     pub pause_us: Option<u64>,
     /// On hold: it cannot be deleted.
     pub held: bool,
+    /// Name of the schedule that has taken it. Absent: somebody has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
     /// Its volumes.
     pub volumes: Vec<SnapshotVolume>,
 }

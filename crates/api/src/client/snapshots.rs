@@ -4,7 +4,7 @@ use super::path::{segment, with_query};
 use super::{Client, Result};
 use crate::{
     List, Snapshot, SnapshotChange, SnapshotCreate, SnapshotDiff, SnapshotDiffQuery, SnapshotRestore,
-    SnapshotRestored,
+    SnapshotRestored, SnapshotSchedule, SnapshotScheduleChange, SnapshotScheduleCreate,
 };
 
 /// Snapshots of volumes.
@@ -52,5 +52,37 @@ impl Client {
     /// Deletes a snapshot. Its space is freed in the background.
     pub fn delete_snapshot(&self, snapshot: &str) -> Result<()> {
         self.delete(&format!("/v1/snapshots/{}", segment(snapshot)))
+    }
+}
+
+/// Schedules of snapshots.
+impl Client {
+    /// All schedules.
+    pub fn snapshot_schedules(&self) -> Result<Vec<SnapshotSchedule>> {
+        self.list("/v1/snapshot-schedules")
+    }
+
+    /// One schedule.
+    pub fn snapshot_schedule(&self, schedule: &str) -> Result<SnapshotSchedule> {
+        self.get(&format!("/v1/snapshot-schedules/{}", segment(schedule)))
+    }
+
+    /// Creates a schedule.
+    pub fn create_snapshot_schedule(&self, schedule: &SnapshotScheduleCreate) -> Result<SnapshotSchedule> {
+        self.post("/v1/snapshot-schedules", schedule)
+    }
+
+    /// Changes a schedule, pauses it, or resumes it.
+    pub fn change_snapshot_schedule(
+        &self,
+        schedule: &str,
+        change: &SnapshotScheduleChange,
+    ) -> Result<SnapshotSchedule> {
+        self.patch(&format!("/v1/snapshot-schedules/{}", segment(schedule)), change)
+    }
+
+    /// Deletes a schedule. Its snapshots stay.
+    pub fn delete_snapshot_schedule(&self, schedule: &str) -> Result<()> {
+        self.delete(&format!("/v1/snapshot-schedules/{}", segment(schedule)))
     }
 }

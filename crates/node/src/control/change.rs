@@ -438,6 +438,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::SetSpaceOfCopy
         | Doing::SetCompressionOfCopy
         | Doing::CloseCopy
+        | Doing::TakeScheduledSnapshot
         | Doing::ChangeSnapshot
         | Doing::DeleteCopy
         | Doing::DropCopy

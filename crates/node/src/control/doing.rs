@@ -43,6 +43,7 @@ doings! {
     DropCopy = "deleting a copy of volume";
     ResyncCopies = "marking for a full resync the copies in a damaged log of pool";
     TakeSnapshot = "taking snapshot";
+    TakeScheduledSnapshot = "taking scheduled snapshot";
     DeleteSnapshot = "deleting snapshot";
     ChangeSnapshot = "changing snapshot";
     RestoreSnapshot = "restoring volumes to snapshot";

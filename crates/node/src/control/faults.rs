@@ -14,6 +14,7 @@ use super::cluster::{ClusterFault, TRY_EVERY};
 use super::pool_fault::PoolFault;
 use super::status::RecordStatus;
 use super::{Control, FailedDisk, PoolStatus};
+use crate::copies::ScheduleObstacle;
 use crate::member::Expelled;
 use crate::record::RecordFault;
 use crate::shard::Shard;
@@ -124,6 +125,14 @@ pub enum FaultKind {
         bytes: u64,
         nodes: BTreeSet<u16>,
     },
+    /// A snapshot is overdue by its schedule.
+    SnapshotScheduleMissed {
+        schedule: String,
+        /// When it was due, in seconds since 1970.
+        due: u64,
+        /// Why the last attempt failed; `None`: there was none.
+        obstacle: Option<ScheduleObstacle>,
+    },
     /// A volume is being restored, and hosts have been stopped for that for too long.
     RestoreUnfinished { id: String, volume: String },
     /// The node's copy of a volume lacks blocks that no copy in sync could read.
@@ -198,6 +207,7 @@ impl Control {
         faults.extend(self.life_used());
         faults.extend(self.differing_copies());
         faults.extend(self.unfinished_restores());
+        faults.extend(self.missed_snapshots());
         faults.extend(self.lost_blocks());
         faults.extend(self.scrub_faults());
         faults.extend(self.unrecorded());

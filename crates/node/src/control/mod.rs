@@ -123,7 +123,8 @@ pub use self::scrubbing::{
 use self::snapshots::Snapshots;
 pub use self::snapshots::{
     DIFF_RANGES_MAX, DiffSpec, HOLD_MAX as SNAPSHOT_HOLD_MAX, RestorePlan, RestoreSpec, Restored,
-    SnapshotDiff, SnapshotHere, SnapshotSpec, SnapshotStatus, SnapshotVolume, SnapshotsHere,
+    ScheduleChange, ScheduleSpec, ScheduleStatus, SnapshotDiff, SnapshotHere, SnapshotSpec, SnapshotStatus,
+    SnapshotVolume, SnapshotsHere,
 };
 pub use self::start::{DefaultPool, StartError, StartSpec};
 pub use self::status::{

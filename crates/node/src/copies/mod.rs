@@ -22,6 +22,7 @@ pub(crate) mod message;
 mod pace;
 pub(crate) mod progress;
 pub(crate) mod refused;
+pub(crate) mod schedule;
 pub(crate) mod slice;
 pub(crate) mod snapshot;
 pub(crate) mod split_brain;
@@ -49,6 +50,10 @@ pub use replica::NodeId;
 pub use self::linked::Linked;
 pub use self::progress::{Awaited, CopySync, KeptOut, Lasting, SyncWait};
 pub use self::refused::Refused;
+pub use self::schedule::{
+    FailedAttempt, OfSchedule, Retention, SNAPSHOT_SCHEDULES, SNAPSHOT_SCHEDULES_MAX, SNAPSHOT_TURN,
+    ScheduleEntry, ScheduleObstacle, ScheduledSnapshot, ScheduledVolume, SnapshotTurn, snapshot_schedule_key,
+};
 pub use self::slice::{Opening, SliceCopy};
 pub use self::snapshot::{
     DELETED_SNAPSHOTS, DeletedSnapshot, HeldVolume, LAST_SNAPSHOT, Restores, SNAPSHOT_CHANGES,

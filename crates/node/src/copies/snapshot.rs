@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use store::SnapshotError;
 
 use super::entry::VolumeEntry;
+use super::schedule::OfSchedule;
 
 /// The prefix of the keys of snapshots that exist.
 pub const SNAPSHOTS: &str = "snapshot/";
@@ -58,6 +59,9 @@ pub struct SnapshotEntry {
     /// volumes whose entries have this snapshot's number ([`VolumeEntry::restoring`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restores: Option<Restores>,
+    /// The schedule that has taken it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<OfSchedule>,
 }
 
 /// A restore. Its number is that of the snapshot that keeps what the volumes were before.
@@ -384,6 +388,7 @@ mod tests {
             pause_us: 0,
             held: false,
             restores: None,
+            schedule: None,
         }
     }
 

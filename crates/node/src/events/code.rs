@@ -91,6 +91,8 @@ codes! {
     SNAPSHOT_CREATED = "snapshot_created", Severity::Info;
     SNAPSHOT_DELETED = "snapshot_deleted", Severity::Info;
     SNAPSHOT_RESTORED = "snapshot_restored", Severity::Info;
+    SNAPSHOT_SCHEDULE_MISSED = "snapshot_schedule_missed", Condition::SnapshotScheduleMissed.severity(), "run `ursa snapshot schedule show` for the cause; a snapshot is taken automatically as soon as one can be";
+    SNAPSHOT_SCHEDULE_RECOVERED = "snapshot_schedule_recovered", Severity::Info;
     VOLUME_UNAVAILABLE = "volume_unavailable", Condition::VolumeUnavailable.severity(), "run `ursa volume show` for the cause";
     VOLUME_AVAILABLE = "volume_available", Severity::Info;
 

@@ -30,6 +30,8 @@ conditions! {
     VolumeUnavailable = Critical;
     /// A node continues alone with a volume, by its split-brain policy.
     ContinuedAlone = Warning;
+    /// A snapshot is overdue by its schedule.
+    SnapshotScheduleMissed = Warning;
     /// Copies that are in sync differ.
     CopiesMismatch = Critical;
     /// A copy lacks blocks that no copy in sync could read.

@@ -7,10 +7,10 @@ use store::MetadataState;
 
 use super::code::{
     DISK_FAILED, DISK_RETURNED, POOL_CLOSED, POOL_FILLING, POOL_HAS_SPACE, POOL_NEARLY_FULL, POOL_OPENED,
-    POOL_READ_ONLY, VOLUME_AVAILABLE, VOLUME_UNAVAILABLE,
+    POOL_READ_ONLY, SNAPSHOT_SCHEDULE_MISSED, VOLUME_AVAILABLE, VOLUME_UNAVAILABLE,
 };
 use super::{Code, Event};
-use crate::control::{Control, Filling, LEVELS, PoolStatus};
+use crate::control::{Control, FaultKind, Filling, LEVELS, PoolStatus};
 
 /// What was wrong at the last look, by code and subject (for volumes: their identity), with the event for it
 /// and the event for its end.
@@ -35,6 +35,14 @@ impl Control {
             let text = format!("volume {volume} is served by {node} again");
             let back = Event::new(VOLUME_AVAILABLE, &volume, text).of_volume(id);
             now.insert((VOLUME_UNAVAILABLE.as_str(), id.to_string()), (lost, Some(back)));
+        }
+        // The node that takes the next snapshot says that it has recovered.
+        for fault in self.missed_snapshots() {
+            let FaultKind::SnapshotScheduleMissed { schedule, obstacle, .. } = fault.kind else { continue };
+            let why = obstacle.map_or("no node has tried".to_owned(), |obstacle| obstacle.to_string());
+            let text = format!("schedule {schedule} has missed a snapshot: {why}");
+            let missed = Event::new(SNAPSHOT_SCHEDULE_MISSED, &schedule, text);
+            now.insert((SNAPSHOT_SCHEDULE_MISSED.as_str(), schedule), (missed, None));
         }
         let events = self.events();
         let before = std::mem::replace(&mut *events.seen.borrow_mut(), Seen(now.clone())).0;

@@ -1,7 +1,9 @@
 //! A node that is in a cluster of its own joins another one, while hosts use its volume.
 
 use node::control::{AddedCopy, ControlError, EnterError, NewVolume};
-use node::copies::{PoolMarkEntry, pool_mark_key, volume_key};
+use node::copies::{
+    PoolMarkEntry, Retention, ScheduleEntry, pool_mark_key, snapshot_schedule_key, volume_key,
+};
 use node::member::{Reconciler, json};
 use rt::sim::DiskLatency;
 
@@ -190,6 +192,35 @@ fn a_pool_that_is_behind_the_record_keeps_a_node_in_its_cluster() {
     cluster.enter_one(1);
     cluster.world.run_for(Duration::from_secs(3));
     assert_eq!(cluster.names(), ["renamed"]);
+}
+
+/// They name volumes that the record of the other cluster does not have yet.
+#[test]
+fn schedules_of_snapshots_keep_a_node_in_its_cluster() {
+    let (cluster, _, session) = about_to_join_from(in_its_own(1));
+    drop(session);
+    let place = cluster.place_in_cluster(1);
+    let entered = cluster.control(1, |control| async move {
+        let schedule = ScheduleEntry {
+            name: "hourly".into(),
+            id: 1,
+            volumes: Vec::new(),
+            every: 3_600,
+            retention: Retention { keep: 1, ..Retention::default() },
+            paused: true,
+            created: 0,
+            since: 0,
+            last: None,
+            failed: None,
+        };
+        let added = Reconciler::transaction().put(&snapshot_schedule_key("hourly"), json(&schedule));
+        control.reconciler().unwrap().commit(added).await.unwrap();
+        control.enter_cluster(place, 0).await
+    });
+    assert!(matches!(refusal(entered), EnterError::HasSchedules(name) if name == "hourly"));
+    cluster.control(1, |control| async move { control.delete_snapshot_schedule("hourly").await.unwrap() });
+    cluster.enter_one(1);
+    assert_eq!(cluster.takes_part_as(), Some(2));
 }
 
 /// Its pool has it before the record does, and nobody holds the pool in between. Without the record that

@@ -90,13 +90,13 @@ pub(super) async fn create_token(
 /// Its targets, LUN maps, host groups, volumes, users, API tokens and floating IPs become part of the cluster.
 /// If names, IQNs, LUNs, addresses or secrets collide, all collisions are listed, nothing is changed, and the
 /// token stays valid. A node whose cluster has never had another node leaves that cluster. A node whose own
-/// cluster has snapshots cannot join another one.
+/// cluster has snapshots, or schedules of them, cannot join another one.
 #[utoipa::path(
     post, path = "/v1/cluster/join", tag = "cluster", operation_id = "join_cluster",
     request_body = ClusterJoin,
     responses(
         (status = NO_CONTENT, description = "The node has joined"),
-        (status = CONFLICT, description = "`cluster_already`: it is in this cluster, or in one that has had other nodes; `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `cluster_has_snapshots`, `life_unknown`, `entry_unreadable`, `record_in_etcd`: such a cluster has no witnesses"),
+        (status = CONFLICT, description = "`cluster_already`: it is in this cluster, or in one that has had other nodes; `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `cluster_has_snapshots`, `cluster_has_schedules`, `life_unknown`, `entry_unreadable`, `record_in_etcd`: such a cluster has no witnesses"),
         (status = UNPROCESSABLE_ENTITY, description = "`token_invalid`, `field_invalid`, `listen`"),
         (status = BAD_GATEWAY, description = "`member_unreachable`, `member_unanswered`"),
     ),

@@ -127,6 +127,12 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(snapshots::show, snapshots::change, snapshots::delete))
         .routes(routes!(snapshots::diff::diff))
         .routes(routes!(snapshots::restoring::restore))
+        .routes(routes!(snapshots::schedules::list, snapshots::schedules::create))
+        .routes(routes!(
+            snapshots::schedules::show,
+            snapshots::schedules::change,
+            snapshots::schedules::delete
+        ))
         .routes(routes!(targets::list, targets::create))
         .routes(routes!(targets::show, targets::change, targets::delete))
         .routes(routes!(targets::create_map))

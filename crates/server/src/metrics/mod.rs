@@ -13,6 +13,7 @@ mod cores;
 mod pools;
 mod process;
 mod record;
+mod schedules;
 mod scrubs;
 mod snapshot;
 mod targets;
@@ -49,6 +50,7 @@ pub async fn scrape(state: State) -> Result<impl IntoResponse, Refusal> {
     volumes::write(&mut text, &snapshot);
     copies::write(&mut text, &snapshot);
     scrubs::write(&mut text, &snapshot);
+    schedules::write(&mut text, &snapshot);
     targets::write(&mut text, &snapshot);
     pools::write(&mut text, &snapshot.pools);
     pools::maps(&mut text, snapshot.map_memory);

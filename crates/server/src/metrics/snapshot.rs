@@ -53,6 +53,8 @@ pub(super) struct Snapshot {
     /// How many bytes copies are known to differ in, for volumes that were verified through this node.
     pub(super) different: Vec<(String, u64)>,
     pub(super) replication: ReplicationStats,
+    /// When each schedule of snapshots has last taken one, in seconds since 1970, by name.
+    pub(super) schedules: Vec<(String, u64)>,
     /// Bytes that this node has read for scrubs.
     pub(super) scrubbed_bytes: u64,
     /// Names of all targets, in order.
@@ -107,6 +109,7 @@ impl Seen {
         let rest = Snapshot {
             replication: control.replication().await?,
             sessions: control.sessions().await?,
+            schedules: control.last_scheduled_snapshots(),
             scrubbed_bytes: control.scrubbed_bytes(),
             refused_logins: control.refused_logins(),
             pools: control.pools(),

@@ -124,6 +124,36 @@ fn snapshots_of_several_volumes() {
 }
 
 #[test]
+fn schedules_of_snapshots() {
+    let node = Node::start(&[]);
+    for name in ["db", "logs"] {
+        node.ok(&["volume", "create", name, "--size", "16M", "--kind", "log", "--no-map"]);
+    }
+    let schedule = |arguments: &[&'static str]| [&["snapshot", "schedule"][..], arguments].concat();
+    assert!(node.ok(&schedule(&["list"])).contains("ursa snapshot schedule create"));
+    let create =
+        ["create", "hourly", "--volumes", "db,logs", "--every", "1h", "--keep", "24", "--daily", "7"];
+    let text = node.ok(&schedule(&create));
+    assert!(text.contains("Schedule hourly created. Next snapshot of "), "{text}");
+    assert!(node.refused(1, &schedule(&create)).contains("already exists"));
+    let without = ["create", "other", "--volumes", "db", "--every", "1h"];
+    assert!(node.refused(1, &schedule(&without)).contains("nothing would be kept"));
+    assert!(node.ok(&schedule(&["list"])).contains("24 latest, 7 daily"));
+    let change = ["change", "hourly", "--volumes", "db", "--every", "15m", "--keep", "96", "--weekly", "4"];
+    node.ok(&schedule(&change));
+    assert!(node.ok(&schedule(&["pause", "hourly"])).contains("is paused"));
+    let shown = node.json(&schedule(&["show", "hourly"]));
+    assert_eq!((&shown["volumes"], &shown["every"]), (&json!(["db"]), &json!(900)));
+    assert_eq!((&shown["keep"], &shown["daily"], &shown["weekly"]), (&json!(96), &json!(7), &json!(4)));
+    assert!(node.ok(&schedule(&["resume", "hourly"])).contains("Next snapshot of db"));
+    assert!(node.ok(&schedule(&["show", "hourly"])).contains("96 latest, 7 daily, 4 weekly"));
+    let would = node.ok(&schedule(&["delete", "hourly", "--dry-run"]));
+    assert!(would.contains("no more snapshots of db are taken"), "{would}");
+    assert!(node.ok(&schedule(&["delete", "hourly", "--yes"])).contains("Its snapshots stay"));
+    assert!(node.refused(1, &schedule(&["show", "hourly"])).contains("ursa snapshot schedule list"));
+}
+
+#[test]
 fn targets_maps_and_pools() {
     let node = Node::start(&[]);
     let target = "iqn.2026-11.example:shared";

@@ -171,6 +171,7 @@ impl From<&EnterError> for ClusterFault {
             | EnterError::NotInPool(_)
             | EnterError::AddressGoing(_)
             | EnterError::HasSnapshots(_)
+            | EnterError::HasSchedules(_)
             | EnterError::Credentials(CredentialsError::Make { .. })
             | EnterError::DeathNotice(_) => ClusterFault::Other,
         }

@@ -143,6 +143,10 @@ pub enum EnterError {
         "this node has snapshots (such as {0:?}), which cannot move to another cluster: let the other node join the cluster of this one instead, or delete the snapshots first (`ursa snapshot list`)"
     )]
     HasSnapshots(String),
+    #[error(
+        "this node has schedules of snapshots (such as {0:?}), which cannot move to another cluster: let the other node join the cluster of this one instead, or delete the schedules first (`ursa snapshot schedule delete`)"
+    )]
+    HasSchedules(String),
     #[error("{}", ClusterFault::FormerCluster)]
     FormerCluster,
     #[error("{}", ClusterFault::NotInEtcd)]

@@ -59,7 +59,8 @@ impl Control {
     /// # Errors
     /// The node cannot leave its cluster for that one: [`EnterError::Already`], [`EnterError::NotAlone`],
     /// [`EnterError::NotInPool`], [`EnterError::AddressGoing`], [`EnterError::HasSnapshots`],
-    /// [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`], [`ControlError::ClusterFailed`].
+    /// [`EnterError::HasSchedules`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`],
+    /// [`ControlError::ClusterFailed`].
     pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Reconciler>>> {
         let place = self.own_place()?;
         if self.has_lost_files() && self.reconciler().is_err() && place.cluster == cluster {
@@ -85,6 +86,9 @@ impl Control {
         }
         if let Some(snapshot) = snapshots::all(&reconciler).pop() {
             return Err(EnterError::HasSnapshots(snapshot.name).into());
+        }
+        if let Some(schedule) = self.snapshot_schedules()?.pop() {
+            return Err(EnterError::HasSchedules(schedule.entry.name).into());
         }
         // The next life would not know that it has to be removed.
         if let Some(address) = self.address_going() {

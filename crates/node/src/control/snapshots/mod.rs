@@ -3,11 +3,16 @@
 //! The cluster's record says which there are, and which copies have them (`docs/why/snapshots.md`). How one
 //! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What differs between two: [`diff`].
 //! What each node does about those that were deleted: [`tidying`]. What pools still have of those that are
-//! gone: [`leftovers`].
+//! gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`] and [`scheduled`].
 
+mod calendar;
 mod diff;
 mod leftovers;
 mod restoring;
+mod retention;
+mod schedule;
+mod scheduled;
+mod schedules;
 mod taking;
 mod tidying;
 
@@ -24,6 +29,8 @@ use store::SnapshotInfo;
 pub use self::diff::{DIFF_RANGES_MAX, DiffSpec, SnapshotDiff};
 use self::restoring::is_restored_to;
 pub use self::restoring::{RestorePlan, RestoreSpec, Restored};
+use self::scheduled::Quiet;
+pub use self::schedules::{ScheduleChange, ScheduleSpec, ScheduleStatus};
 use self::taking::Hold;
 pub use self::taking::{HOLD_MAX, SnapshotSpec};
 use super::change::WaitsFor;
@@ -60,6 +67,10 @@ pub(in crate::control) struct Snapshots {
     compared: Cell<Option<(Instant, Option<u64>)>>,
     /// What is held for snapshots, by their numbers.
     held: RefCell<BTreeMap<u32, Hold>>,
+    /// The snapshots that are due by schedule.
+    following: UnderWay<()>,
+    /// A time in which none is due.
+    quiet: Cell<Option<Quiet>>,
 }
 
 /// A snapshot as the cluster's record has it.

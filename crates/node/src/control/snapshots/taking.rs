@@ -23,9 +23,9 @@ use crate::attach::access::VolumeName;
 use crate::attach::unit::Unit;
 use crate::canary::{Canary, makes};
 use crate::copies::{
-    Answer, Ask, HeldVolume, LAST_SNAPSHOT, Refused, Restores, SNAPSHOT_PARTS_MAX, SNAPSHOT_VOLUMES_MAX,
-    SNAPSHOTS_MAX, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf, SnapshotState,
-    SnapshotStep, StandingEntry, VolumeEntry, pool_number, volume_key,
+    Answer, Ask, HeldVolume, LAST_SNAPSHOT, OfSchedule, Refused, Restores, SNAPSHOT_PARTS_MAX,
+    SNAPSHOT_VOLUMES_MAX, SNAPSHOTS_MAX, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle,
+    SnapshotOf, SnapshotState, SnapshotStep, StandingEntry, VolumeEntry, pool_number, volume_key,
 };
 use crate::data::{Slice, TakenRange, VolumeId};
 use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
@@ -62,6 +62,8 @@ pub(super) struct Beginning<'a> {
     pub ids: &'a BTreeSet<VolumeId>,
     /// The restore for which it is taken.
     pub restores: Option<Restores>,
+    /// The schedule by which it is taken.
+    pub schedule: Option<&'a OfSchedule>,
 }
 
 /// What a node holds for a snapshot. Commands continue when this is dropped.
@@ -96,14 +98,24 @@ impl Control {
     /// [`ControlError::SnapshotNotTaken`], [`ControlError::SnapshotTooSlow`], those of other nodes and of the
     /// record. If the record did not answer, it may have been taken.
     pub async fn create_snapshot(self: &Rc<Control>, spec: SnapshotSpec) -> Result<SnapshotStatus> {
+        let number = self.take_set(spec, None).await?;
+        self.snapshot(&number.to_string())
+    }
+
+    /// As [`Control::create_snapshot`], for a schedule if there is one. Returns the snapshot's number.
+    pub(super) async fn take_set(
+        self: &Rc<Control>,
+        spec: SnapshotSpec,
+        schedule: Option<OfSchedule>,
+    ) -> Result<u32> {
         let SnapshotSpec { name, volumes } = spec;
         check_name(&name)?;
         let ids = self.set_of(&volumes)?;
-        let work = Doing::TakeSnapshot.of(&name);
-        let number = self.change(work, NOTHING, |control, changing| async move {
+        let doing = if schedule.is_some() { Doing::TakeScheduledSnapshot } else { Doing::TakeSnapshot };
+        let number = self.change(doing.of(&name), NOTHING, |control, changing| async move {
             changing.waits_for(WaitsFor::ClusterRecord);
             let reconciler = control.reconciler()?;
-            let beginning = Beginning { name: &name, ids: &ids, restores: None };
+            let beginning = Beginning { name: &name, ids: &ids, restores: None, schedule: schedule.as_ref() };
             let (entry, _taking) = control.reserve_snapshot(&reconciler, &beginning).await?;
             changing.waits_for(WaitsFor::Nodes(entry.nodes().into_iter().map(|node| node.0).collect()));
             let is_marked = Cell::new(false);
@@ -121,12 +133,11 @@ impl Control {
                 Err(error)
             }
         });
-        let number = number.await?;
-        self.snapshot(&number.to_string())
+        number.await
     }
 
     /// The volumes of a set, as far as they can have a snapshot.
-    fn set_of(&self, volumes: &[String]) -> Result<BTreeSet<VolumeId>> {
+    pub(super) fn set_of(&self, volumes: &[String]) -> Result<BTreeSet<VolumeId>> {
         let reconciler = self.reconciler()?;
         let mut ids = BTreeSet::new();
         for volume in volumes {
@@ -370,7 +381,7 @@ impl Control {
 }
 
 /// Checks that a snapshot can have this name: it must not be mistaken for a number.
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     let _valid: VolumeName = name.parse()?;
     match name.bytes().all(|byte| byte.is_ascii_digit()) {
         false => Ok(()),
@@ -406,12 +417,17 @@ fn check_room(known: &[SnapshotEntry], volumes: usize) -> Result<()> {
 
 /// The entry of a snapshot that is about to be taken.
 fn new_entry(reconciler: &Reconciler, number: u32, beginning: &Beginning<'_>) -> Result<SnapshotEntry> {
-    let Beginning { name, ids, restores } = *beginning;
+    let Beginning { name, ids, restores, schedule } = *beginning;
     let name = restores.map_or_else(|| name.to_owned(), |_| format!("{name}-{number}"));
     let known = all(reconciler);
     let is_there = |entry: &&SnapshotEntry| entry.state != SnapshotState::Deleting;
     if known.iter().filter(is_there).any(|entry| entry.name == name) {
         return Err(ControlError::Exists { kind: "snapshot", name });
+    }
+    // The node had lost the turn, and another one has taken it.
+    let same = |of: &OfSchedule| known.iter().filter(is_there).find(|it| it.schedule.as_ref() == Some(of));
+    if let Some(other) = schedule.and_then(same) {
+        return Err(ControlError::Exists { kind: "snapshot", name: other.name.clone() });
     }
     check_room(&known, ids.len())?;
     let under_way = |id: &str| known.iter().find(|entry| entry.is_under_way() && entry.of(id).is_some());
@@ -447,6 +463,7 @@ fn new_entry(reconciler: &Reconciler, number: u32, beginning: &Beginning<'_>) ->
         pause_us: 0,
         held: false,
         restores,
+        schedule: schedule.cloned(),
     })
 }
 
@@ -659,6 +676,7 @@ mod tests {
             pause_us: 0,
             held: false,
             restores: None,
+            schedule: None,
         };
         let too_many = |known: &[SnapshotEntry], volumes| match check_room(known, volumes) {
             Err(ControlError::TooMany { kind, most }) => Some((kind, most)),

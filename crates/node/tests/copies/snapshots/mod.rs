@@ -2,6 +2,7 @@
 
 mod diffs;
 mod restores;
+mod schedules;
 
 use super::set_back::with_image_of_yesterday;
 use super::*;
@@ -82,6 +83,7 @@ impl Cluster {
             pause_us: 0,
             held: false,
             restores: None,
+            schedule: None,
         };
         self.control(0, move |control| async move {
             let transaction = Reconciler::transaction().put(&entry.key(), json(&entry));
@@ -482,6 +484,7 @@ fn deleted_snapshots_of_a_node_that_is_down_keep_no_others_waiting() {
                 pause_us: 0,
                 held: false,
                 restores: None,
+                schedule: None,
             };
             transaction = transaction.put(&entry.key(), json(&entry));
         }

@@ -28,7 +28,8 @@ pub fn severity_of(kind: &FaultKind) -> Severity {
 same_names! {
     /// The condition of a code; some codes have more severe ones, too ([`severity`]).
     pub(super) fn condition(FindingCode) -> Condition {
-        SplitBrain, VolumeUnavailable, ContinuedAlone, CopiesMismatch, BlocksLost, ScrubUnrepaired,
+        SplitBrain, VolumeUnavailable, ContinuedAlone, SnapshotScheduleMissed, CopiesMismatch, BlocksLost,
+        ScrubUnrepaired,
         ScrubOverdue, VolumeNameTaken, CopyOutOfSync, ResyncRunning, ResyncWaiting, ResyncPaused, NodeDown,
         NodeCutOff, NodeMaintenance, NodeSilent, NodeSetBack, NodeRemoved, ClusterFailed,
         LinkAddressMissing, FloatingIpLost, LoginsRefused, NoQuorum, NoWitness, RecordLost, RecordStalled,
@@ -98,6 +99,7 @@ pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
         FaultKind::RecordLost { .. } => subject(SubjectKind::Cluster),
         FaultKind::LinkAddressMissing { address, .. } => of(SubjectKind::Address, &address.to_string()),
         FaultKind::NodeCutOff { node, .. } => of_node(*node, ""),
+        FaultKind::SnapshotScheduleMissed { schedule, .. } => named(SubjectKind::Schedule, schedule, None),
         FaultKind::FloatingIpLost { address, .. } => named(SubjectKind::Address, &address.to_string(), None),
         FaultKind::PoolClosed { pool, .. }
         | FaultKind::PoolReadOnly { pool }
@@ -142,6 +144,7 @@ fn code_of(kind: &FaultKind) -> FindingCode {
         FaultKind::ScrubOverdue { .. } => Code::ScrubOverdue,
         FaultKind::CopiesMismatch { .. } => Code::CopiesMismatch,
         FaultKind::RestoreUnfinished { .. } => Code::VolumeUnavailable,
+        FaultKind::SnapshotScheduleMissed { .. } => Code::SnapshotScheduleMissed,
     }
 }
 

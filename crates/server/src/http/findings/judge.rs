@@ -161,6 +161,7 @@ impl Report {
                 FaultKind::RecordLost { .. }
                     | FaultKind::FloatingIpLost { .. }
                     | FaultKind::RestoreUnfinished { .. }
+                    | FaultKind::SnapshotScheduleMissed { .. }
             )
         )
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ::node::control::{Doing, EtcdTrouble, FaultKind, UnreadBlock, WaitsFor, Work};
+use ::node::copies::ScheduleObstacle;
 use ::node::{RecordDamage, RecordFault, RecordMissing};
 use FindingCode as Code;
 use Severity::{Critical, Info, Warning};
@@ -443,6 +444,27 @@ fn hosts_that_are_stopped_for_a_restore_are_one_finding_of_all_nodes() {
     assert_eq!((finding.severity, finding.code), (Critical, Code::VolumeUnavailable));
     assert!(finding.cause.starts_with("Hosts of volume db are stopped"), "{}", finding.cause);
     assert_eq!(finding.seen_by, [1, 2]);
+}
+
+#[test]
+fn a_schedule_that_has_missed_a_snapshot_says_why() {
+    let kind = |obstacle| FaultKind::SnapshotScheduleMissed {
+        schedule: "hourly".into(),
+        due: 1_795_348_800,
+        obstacle,
+    };
+    let full = kind(Some(ScheduleObstacle::VolumeDeleted { volume: "db".into() }));
+    let found = findings(&Observed { reports: vec![report(1, full)], ..cluster() });
+    let [finding] = found.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((finding.severity, finding.code), (Warning, Code::SnapshotScheduleMissed));
+    assert_eq!(
+        finding.cause,
+        "Schedule hourly could not take the snapshot that was due at 2026-11-22 12:00:00Z: volume db was deleted: remove it from the schedule."
+    );
+    let name = Some("hourly".into());
+    assert_eq!(finding.subject, Subject { kind: SubjectKind::Schedule, name, id: None, node: None });
+    let found = findings(&Observed { reports: vec![report(1, kind(None))], ..cluster() });
+    assert!(found[0].cause.ends_with("no node has tried."), "{}", found[0].cause);
 }
 
 #[test]

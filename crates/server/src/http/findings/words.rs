@@ -7,6 +7,7 @@ use ::node::control::{FaultKind, Stall, UnreadBlock};
 use ::node::{RecordDamage, RecordFault, RecordMissing};
 use api::{ClusterNode, Finding, Missing, Overcommit, Pool, SubjectKind, Volume};
 use base::ByteLen;
+use terms::clock::utc;
 
 use super::identity::{code_and_subject, severity};
 use super::judge::{Copy, Found, Resync, What};
@@ -477,6 +478,20 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             ),
             action: "See where they differ, then rebuild the wrong copy (`ursa volume copy rebuild`); the finding clears when a full verify finds no mismatch".into(),
             command: format!("ursa volume verify {volume}"),
+        },
+        FaultKind::SnapshotScheduleMissed { schedule, due, obstacle } => Words {
+            cause: match obstacle {
+                Some(why) => format!(
+                    "Schedule {schedule} could not take the snapshot that was due at {}: {why}.",
+                    utc(*due)
+                ),
+                None => format!(
+                    "Schedule {schedule} has not taken the snapshot that was due at {}: no node has tried.",
+                    utc(*due)
+                ),
+            },
+            action: "Fix the cause; a snapshot is then taken automatically. Pause the schedule if it is not needed for now (`ursa snapshot schedule pause`)".into(),
+            command: format!("ursa snapshot schedule show {schedule}"),
         },
         FaultKind::RestoreUnfinished { volume, .. } => Words {
             cause: format!(

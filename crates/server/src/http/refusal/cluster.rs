@@ -13,6 +13,7 @@ pub(super) fn not_entered(error: &EnterError) -> Refusal {
         E::Already | E::NotAlone => (StatusCode::CONFLICT, "cluster_already"),
         E::NotInPool(_) | E::AddressGoing(_) => (StatusCode::CONFLICT, "changed_meanwhile"),
         E::HasSnapshots(_) => (StatusCode::CONFLICT, "cluster_has_snapshots"),
+        E::HasSchedules(_) => (StatusCode::CONFLICT, "cluster_has_schedules"),
         E::Etcd(_) => (StatusCode::BAD_GATEWAY, "etcd_unusable"),
         E::Links(_) => (StatusCode::UNPROCESSABLE_ENTITY, "listen"),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "cluster_failed"),

@@ -23,9 +23,13 @@ impl From<ControlError> for Refusal {
             E::Cluster(error) => return cluster::refused(error),
             E::Store(error) => return store::refusal(error),
             &E::Invalid { field, reason } => return Refusal::invalid(field_path(field), reason),
-            E::NotFound { kind, .. } => return worded(&error, NOT_FOUND, format!("{kind}_not_found")),
-            E::Exists { kind, .. } => return worded(&error, CONFLICT, format!("{kind}_exists")),
-            E::EntryUnreadable { kind, .. } => return worded(&error, CONFLICT, format!("{kind}_unreadable")),
+            E::NotFound { kind, .. } => {
+                return worded(&error, NOT_FOUND, format!("{}_not_found", code_of(kind)));
+            }
+            E::Exists { kind, .. } => return worded(&error, CONFLICT, format!("{}_exists", code_of(kind))),
+            E::EntryUnreadable { kind, .. } => {
+                return worded(&error, CONFLICT, format!("{}_unreadable", code_of(kind)));
+            }
             E::TooMany { kind, .. } => {
                 let last = kind.rsplit(' ').next().unwrap_or(kind);
                 return worded(&error, CONFLICT, format!("too_many_{last}s"));
@@ -143,6 +147,11 @@ fn worded(error: &ControlError, status: StatusCode, code: impl Into<Cow<'static,
         }
         _ => refusal,
     }
+}
+
+/// A kind of things as a part of codes.
+fn code_of(kind: &str) -> String {
+    kind.replace(' ', "_")
 }
 
 /// The name in requests of a field in the control's types.

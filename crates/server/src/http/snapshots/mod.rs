@@ -2,6 +2,7 @@
 
 pub(super) mod diff;
 pub(super) mod restoring;
+pub(super) mod schedules;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -255,6 +256,7 @@ fn shown(status: SnapshotStatus, reports: &Reports) -> Snapshot {
         created: entry.at,
         pause_us: Some(entry.pause_us).filter(|pause| *pause > 0),
         held: entry.held,
+        schedule: entry.schedule.map(|of| of.name),
     }
 }
 

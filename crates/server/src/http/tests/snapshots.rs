@@ -57,6 +57,58 @@ fn snapshots_come_and_go() {
 }
 
 #[test]
+fn schedules_come_and_go() {
+    let rig = Rig::new();
+    for (name, kind) in [("a", "log"), ("b", "log"), ("c", "thick")] {
+        let new = json!({"name": name, "kind": kind, "size": 4 * MIB, "map": false});
+        rig.post("/v1/volumes", new).json(201);
+    }
+    assert_eq!(rig.get("/v1/snapshot-schedules").json(200), json!({"items": []}));
+    let hourly = json!({"name": "hourly", "volumes": ["b", "a"], "every": 3600, "keep": 24, "daily": 7});
+    let created = rig.post("/v1/snapshot-schedules", hourly.clone()).json(201);
+    let counts = ["every", "keep", "daily", "weekly", "monthly", "snapshots"].map(|field| &created[field]);
+    assert_eq!(counts.map(Value::as_u64), [3600, 24, 7, 0, 0, 0].map(Some));
+    let mut volumes: Vec<&str> =
+        created["volumes"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    volumes.sort_unstable();
+    assert_eq!((volumes, &created["paused"]), (vec!["a", "b"], &json!(false)));
+    assert_eq!(created["next"].as_u64().unwrap() % 3600, 0);
+    assert!(created.get("last_snapshot").is_none() && created.get("missed_since").is_none(), "{created}");
+    assert_eq!(rig.get("/v1/snapshot-schedules/hourly").json(200), created);
+    assert_eq!(rig.names("/v1/snapshot-schedules"), ["hourly"]);
+
+    rig.post("/v1/snapshot-schedules", hourly).refused(409, "snapshot_schedule_exists");
+    let create = |field: &str, value: Value| {
+        let mut new = json!({"name": "other", "volumes": ["a"], "every": 900, "keep": 4});
+        new[field] = value;
+        rig.post("/v1/snapshot-schedules", new)
+    };
+    create("every", json!(90)).refused(422, "field_invalid");
+    create("keep", json!(0)).refused(422, "field_invalid");
+    create("monthly", json!(900)).refused(422, "field_invalid");
+    create("volumes", json!([])).refused(422, "field_invalid");
+    create("name", json!("n".repeat(43))).refused(422, "field_invalid");
+    create("name", json!("a b")).refused(422, "name_invalid");
+    create("volumes", json!(["c"])).refused(409, "snapshot_volume_kind");
+    create("volumes", json!(["d"])).refused(404, "volume_not_found");
+
+    let path = "/v1/snapshot-schedules/hourly";
+    let changed = rig.patch(path, json!({"volumes": ["a"], "weekly": 4, "paused": true})).json(200);
+    assert_eq!((&changed["volumes"], &changed["weekly"]), (&json!(["a"]), &json!(4)));
+    assert_eq!((&changed["keep"], &changed["paused"]), (&json!(24), &json!(true)));
+    assert!(changed.get("next").is_none(), "{changed}");
+    rig.patch(path, json!({"keep": 0, "daily": 0, "weekly": 0})).refused(422, "field_invalid");
+    rig.patch("/v1/snapshot-schedules/none", json!({})).refused(404, "snapshot_schedule_not_found");
+
+    let would = rig.delete(&format!("{path}?dry_run=true")).json(200)["would"].to_string();
+    assert!(would.contains("no more snapshots of a are taken by schedule hourly"), "{would}");
+    assert_eq!(rig.names("/v1/snapshot-schedules"), ["hourly"], "nothing was done");
+    rig.delete(path).empty(204);
+    let gone = rig.delete(path).refused(404, "snapshot_schedule_not_found");
+    assert!(gone["hint"].as_str().unwrap().contains("ursa snapshot schedule list"), "{gone}");
+}
+
+#[test]
 fn what_differs_between_snapshots_is_shown_in_pages() {
     let rig = Rig::new();
     for (name, map) in [("db", true), ("logs", false)] {

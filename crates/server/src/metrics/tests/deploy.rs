@@ -29,6 +29,7 @@ fn written_names() -> BTreeSet<String> {
         volumes::write(text, &snapshot);
         copies::write(text, &snapshot);
         scrubs::write(text, &snapshot);
+        schedules::write(text, &snapshot);
         targets::write(text, &snapshot);
         pools::write(text, &snapshot.pools);
         pools::maps(text, snapshot.map_memory);

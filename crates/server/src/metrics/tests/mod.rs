@@ -15,7 +15,7 @@ use rt::uring::{CoreStats, TURN_BUCKETS, Turns};
 use super::process::Process;
 use super::snapshot::{Measured, Members, Snapshot};
 use super::text::Text;
-use super::{cluster, copies, cores, pools, process, record, scrubs, targets, volumes};
+use super::{cluster, copies, cores, pools, process, record, schedules, scrubs, targets, volumes};
 
 mod deploy;
 
@@ -175,7 +175,8 @@ fn degraded() -> Snapshot {
     let copies = vec![("v1".to_owned(), status)];
     let different = vec![("v1".to_owned(), 4096)];
     let volumes = vec![Measured { in_logs: Some(store::InLogs::default()), ..measured(1) }];
-    Snapshot { volumes, copies, different, replication, ..Snapshot::default() }
+    let schedules = vec![("hourly".to_owned(), 1_800_000_000)];
+    Snapshot { volumes, copies, different, replication, schedules, ..Snapshot::default() }
 }
 
 fn member(id: u16, up: bool) -> NodeStatus {
@@ -274,6 +275,15 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
     ];
     assert_eq!(samples, expected);
     assert_eq!(written(|text| copies::write(text, &Snapshot::default())), "");
+}
+
+#[test]
+fn a_schedule_shows_when_it_has_last_taken_a_snapshot() {
+    let snapshot = Snapshot { schedules: vec![("hourly".into(), 1_800_000_000)], ..Snapshot::default() };
+    let text = written(|text| schedules::write(text, &snapshot));
+    let sample = r#"ursa_snapshot_schedule_last_timestamp_seconds{schedule="hourly"} 1800000000"#;
+    assert_eq!(text.lines().last(), Some(sample));
+    assert_eq!(written(|text| schedules::write(text, &Snapshot::default())), "");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::copies::entry::{
     DELETED, DeletedVolume, LINK_ROLES, LinkRoles, MAINTENANCE, NODES, NodeEntry, POOL_MARKS, PoolMarkEntry,
     VOLUME_NAMES, VOLUMES, VolumeEntry,
 };
+use crate::copies::schedule::{SNAPSHOT_SCHEDULES, SNAPSHOT_TURN, ScheduleEntry, SnapshotTurn};
 use crate::copies::snapshot::{
     DELETED_SNAPSHOTS, DeletedSnapshot, LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry,
 };
@@ -63,6 +64,8 @@ const OTHERS: &[Kind] = &[
     kind::<VoidEntry>(VOID_FORKS),
     kind::<u32>(LAST_SNAPSHOT),
     kind::<DeletedSnapshot>(DELETED_SNAPSHOTS),
+    kind::<ScheduleEntry>(SNAPSHOT_SCHEDULES),
+    kind::<SnapshotTurn>(SNAPSHOT_TURN),
     kind::<u64>(VERIFY_EVERY),
     kind::<VerificationTurn>(VERIFICATION_TURN),
     kind::<VerificationEntry>(VERIFICATIONS),

@@ -1,6 +1,7 @@
 //! `ursa snapshot`.
 
 mod diff;
+mod schedule;
 
 use api::{
     Client, DryRun, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate,
@@ -72,6 +73,9 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
+    /// Take snapshots at an interval, and delete old ones
+    #[command(subcommand)]
+    Schedule(schedule::Command),
     /// Delete snapshots; their space is freed in the background
     Delete {
         /// Snapshot names or numbers
@@ -108,6 +112,7 @@ impl Command {
                 let change = |client: &Client| client.restore_snapshot(&snapshot, &restore);
                 confirm.show(client, output, (&what, true), change, restored)
             }
+            Command::Schedule(command) => command.run(client, output),
             Command::Delete { snapshots, confirm } => {
                 let what = format!("Delete {}", list(&snapshots, "nothing"));
                 if confirm.go_on_if(output, &what, true, || would_delete(client, &snapshots))? {
@@ -193,6 +198,7 @@ fn shown(snapshot: &Snapshot) -> String {
         ("Created", utc(snapshot.created)),
         ("I/O pause", pause(snapshot)),
         ("On hold", String::from(if snapshot.held { "yes, it cannot be deleted" } else { "no" })),
+        ("Schedule", snapshot.schedule.clone().unwrap_or_else(|| "-".into())),
         ("Reclaimable", frees(&snapshot.volumes)),
     ]);
     let mut table = Table::new(&["VOLUME", "SIZE", "NODE", "NAME", "COPY", "FREES"]);
@@ -297,6 +303,7 @@ mod tests {
             created: 1_795_348_984,
             pause_us: Some(12_340),
             held: false,
+            schedule: None,
             volumes: vec![
                 of("db", vec![copy(1, present, Some(1 << 20), true), copy(2, present, Some(3 << 20), true)]),
                 of("logs", vec![copy(1, present, Some(1 << 20), false), copy(2, absent, None, false)]),

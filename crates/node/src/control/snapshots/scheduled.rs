@@ -1,0 +1,247 @@
+//! Snapshots by schedule: what each node does automatically. Any node can take one; it first takes the
+//! cluster's turn.
+//!
+//! Why one is taken for each time, whatever nodes fail: `docs/why/snapshots.md`, *Schedules*.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use replica::{NodeId, Revision};
+
+use super::super::change::CHANGE_DEADLINE;
+use super::super::{Control, ControlError, Fault, FaultKind, Result};
+use super::calendar::{stamp, utc};
+use super::retention::{Kept, expired};
+use super::{SnapshotSpec, all, check_deletable, schedule};
+use crate::copies::{
+    FailedAttempt, NodeEntry, OfSchedule, SNAPSHOT_SCHEDULES, SNAPSHOT_TURN, ScheduleEntry, ScheduleObstacle,
+    ScheduledSnapshot, SnapshotEntry, SnapshotState, SnapshotTurn, node_key, snapshot_schedule_key,
+};
+use crate::events::code::SNAPSHOT_SCHEDULE_RECOVERED;
+use crate::events::{Event, tell};
+use crate::member::{ClusterError, Reconciler, json};
+use crate::shard::Shard;
+
+/// After how many seconds another node may take the turn although the node that has it is up.
+const TURN_SECONDS_MAX: u64 = 300;
+
+const _: () = assert!(
+    TURN_SECONDS_MAX > 2 * CHANGE_DEADLINE.as_secs(),
+    "a node that takes a snapshot keeps the turn, unless its clock or the record is at fault"
+);
+
+/// A time in which no snapshot is due, if the record does not change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quiet {
+    /// The revision by which this node acts.
+    known: Revision,
+    from: u64,
+    until: u64,
+}
+
+impl Quiet {
+    /// Whether it has this moment; not if the clock was set back.
+    fn holds(self, known: Revision, now: u64) -> bool {
+        self.known == known && (self.from..self.until).contains(&now)
+    }
+}
+
+impl Control {
+    /// Takes the snapshots that are due, in a task of its own.
+    pub(in crate::control) fn follow_schedules(self: &Rc<Control>, reconciler: &Rc<Reconciler>) {
+        let (known, now) = (reconciler.acts_by(), unix_now());
+        let is_quiet = self.snapshots.quiet.get().is_some_and(|quiet| quiet.holds(known, now));
+        if is_quiet || !reconciler.knows_this_life() {
+            return;
+        }
+        let all: Vec<ScheduleEntry> = reconciler.list(SNAPSHOT_SCHEDULES);
+        let until = all.iter().map(|one| schedule::next_look(one, now)).min().unwrap_or(u64::MAX);
+        self.snapshots.quiet.set(Some(Quiet { known, from: now, until }));
+        if until <= now {
+            let (control, reconciler) = (Rc::clone(self), Rc::clone(reconciler));
+            self.snapshots.following.start((), async move { control.take_due(&reconciler, all).await });
+        }
+    }
+
+    async fn take_due(self: &Rc<Control>, reconciler: &Rc<Reconciler>, all: Vec<ScheduleEntry>) {
+        for ScheduleEntry { name, .. } in all {
+            let key = snapshot_schedule_key(&name);
+            let Some((schedule, revision)) = reconciler.get::<ScheduleEntry>(&key) else { continue };
+            let Some(due) = schedule::due(&schedule, unix_now()) else { continue };
+            if reconciler.is_stopping() || is_taken(reconciler) {
+                return;
+            }
+            let turn =
+                SnapshotTurn { node: reconciler.me().0, life: reconciler.incarnation().0, at: unix_now() };
+            // Another node may have taken the snapshot, and released the turn, since what this one knows.
+            let taken = Reconciler::transaction()
+                .expect(&key, Some(revision))
+                .expect(SNAPSHOT_TURN, reconciler.revision_of(SNAPSHOT_TURN))
+                .put(SNAPSHOT_TURN, json(&turn));
+            if let Err(error) = reconciler.commit(taken).await {
+                return tracing::debug!(%error, "another node takes the snapshot, or the record does not respond");
+            }
+            self.take_and_note(reconciler, &schedule, due).await;
+            self.delete_expired(reconciler, &schedule).await;
+            release_turn(reconciler).await;
+        }
+    }
+
+    /// Takes the snapshot of a schedule that is due, and notes in the record whether that succeeded.
+    async fn take_and_note(
+        self: &Rc<Control>,
+        reconciler: &Rc<Reconciler>,
+        schedule: &ScheduleEntry,
+        due: u64,
+    ) {
+        let name = &schedule.name;
+        let (taken, failed) = match self.take_for(reconciler, schedule, due).await {
+            Ok(entry) => (Some(ScheduledSnapshot { name: entry.name, due, at: entry.at }), None),
+            Err(error) => {
+                let obstacle = obstacle(reconciler, schedule, &error);
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(schedule = name, error, "a snapshot was not taken by schedule; retrying");
+                (None, Some(FailedAttempt { at: unix_now(), obstacle }))
+            }
+        };
+        let noted = self.change_schedule(name, |entry| {
+            let last = taken.clone().or_else(|| entry.last.clone());
+            let next = ScheduleEntry { last, failed: failed.clone(), ..entry.clone() };
+            // Another schedule may have got its name, and another node may have taken the snapshot.
+            let is_taken = taken.is_none() && entry.last.as_ref().is_some_and(|last| last.due == due);
+            Ok((entry.id == schedule.id && !is_taken).then_some(next))
+        });
+        if let Err(error) = noted.await {
+            return tracing::debug!(schedule = name, %error, "the record does not say yet whether a snapshot was taken");
+        }
+        if let (Some(taken), Some(since)) = (taken, schedule::missed_since(schedule, unix_now())) {
+            let text = format!(
+                "schedule {name} has taken snapshot {}: one that was due at {} was missed",
+                taken.name,
+                utc(since)
+            );
+            tell(Event::new(SNAPSHOT_SCHEDULE_RECOVERED, name, text));
+        }
+    }
+
+    /// Takes the snapshot of a schedule, if it has not been taken yet.
+    async fn take_for(
+        self: &Rc<Control>,
+        reconciler: &Reconciler,
+        schedule: &ScheduleEntry,
+        due: u64,
+    ) -> Result<SnapshotEntry> {
+        let of = OfSchedule { name: schedule.name.clone(), id: schedule.id, due };
+        let mut known = all(reconciler).into_iter();
+        // A node was lost before it could note that.
+        let is_it = |entry: &SnapshotEntry| {
+            entry.state == SnapshotState::Complete && entry.schedule.as_ref() == Some(&of)
+        };
+        if let Some(found) = known.find(is_it) {
+            return Ok(found);
+        }
+        let name = format!("{}-{}", schedule.name, stamp(unix_now()));
+        let volumes = schedule.volumes.iter().map(|volume| volume.id.clone()).collect();
+        let number = self.take_set(SnapshotSpec { name, volumes }, Some(of)).await?;
+        Ok(self.snapshot(&number.to_string())?.entry)
+    }
+
+    /// Deletes the snapshots of a schedule that it does not keep, except those on hold.
+    async fn delete_expired(&self, reconciler: &Reconciler, schedule: &ScheduleEntry) {
+        // Somebody may have changed what it keeps.
+        let now = reconciler.get::<ScheduleEntry>(&snapshot_schedule_key(&schedule.name));
+        let Some((schedule, _)) = now.filter(|(now, _)| now.id == schedule.id) else { return };
+        let is_its = |entry: &SnapshotEntry| {
+            let of_it = entry.schedule.as_ref().is_some_and(|of| of.is_of(&schedule));
+            of_it && entry.state == SnapshotState::Complete && !entry.held
+        };
+        let its = all(reconciler).into_iter().filter(is_its);
+        let its = its.map(|entry| Kept { at: entry.at, number: entry.number }).collect();
+        for number in expired(schedule.retention, its) {
+            if reconciler.is_stopping() {
+                return;
+            }
+            let deleted = self.change_snapshot(number, |entry| {
+                check_deletable(reconciler, entry)?;
+                let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
+                Ok(is_its(entry).then_some(next))
+            });
+            if let Err(error) = deleted.await {
+                tracing::debug!(schedule = schedule.name, number, %error, "a snapshot is not deleted yet");
+            }
+        }
+    }
+
+    /// The snapshots that schedules have missed. Only one node of the cluster reports each: the first one
+    /// that is up.
+    pub(crate) fn missed_snapshots(&self) -> Vec<Fault> {
+        let Ok(reconciler) = self.reconciler() else { return Vec::new() };
+        let (all, now) = (reconciler.list::<ScheduleEntry>(SNAPSHOT_SCHEDULES), unix_now());
+        let missed = all.into_iter().filter_map(|one| Some((schedule::missed_since(&one, now)?, one)));
+        let missed: Vec<(u64, ScheduleEntry)> = missed.collect();
+        if missed.is_empty() {
+            return Vec::new();
+        }
+        let nodes = reconciler.nodes().into_iter();
+        let first = nodes.filter(|(_, is_heard)| *is_heard).map(|(node, _)| node.id).min();
+        let fault = |(due, schedule): (u64, ScheduleEntry)| {
+            let obstacle = schedule.failed.map(|failed| failed.obstacle);
+            let kind = FaultKind::SnapshotScheduleMissed { schedule: schedule.name, due, obstacle };
+            kind.lasting(Duration::from_secs(now - due))
+        };
+        let is_first = first == Some(reconciler.me().0);
+        missed.into_iter().filter(|_| is_first).map(fault).collect()
+    }
+}
+
+/// The wall clock of this node, in seconds since 1970.
+pub(super) fn unix_now() -> u64 {
+    (Shard::current().config().unix_now)()
+}
+
+/// Whether another node that may be working has the turn.
+fn is_taken(reconciler: &Reconciler) -> bool {
+    let Some((turn, _)) = reconciler.get::<SnapshotTurn>(SNAPSHOT_TURN) else { return false };
+    let node = NodeId(turn.node);
+    let known = reconciler.get::<NodeEntry>(&node_key(node));
+    let is_that_life = known.is_some_and(|(entry, _)| entry.incarnation == turn.life);
+    let is_recent = unix_now().abs_diff(turn.at) < TURN_SECONDS_MAX;
+    // This node could not release its own turn.
+    node != reconciler.me() && is_that_life && is_recent && reconciler.hears(node)
+}
+
+/// Releases the turn if this node has it.
+async fn release_turn(reconciler: &Reconciler) {
+    let Some((turn, revision)) = reconciler.get::<SnapshotTurn>(SNAPSHOT_TURN) else { return };
+    if NodeId(turn.node) == reconciler.me() && turn.life == reconciler.incarnation().0 {
+        let released = Reconciler::transaction().expect(SNAPSHOT_TURN, Some(revision)).delete(SNAPSHOT_TURN);
+        if let Err(error) = reconciler.commit(released).await {
+            tracing::debug!(%error, "the turn to take snapshots was not released");
+        }
+    }
+}
+
+/// Why a schedule could not take a snapshot.
+fn obstacle(reconciler: &Reconciler, schedule: &ScheduleEntry, error: &ControlError) -> ScheduleObstacle {
+    use ClusterError as C;
+    use ControlError as E;
+    match error {
+        E::NotFound { kind: "volume", name } => {
+            let volume = schedule.volumes.iter().find(|volume| volume.id == *name);
+            let volume = volume.map_or(name, |volume| &volume.name).clone();
+            ScheduleObstacle::VolumeDeleted { volume }
+        }
+        E::NoSnapshotsOfKind(volume) => ScheduleObstacle::NotLog { volume: volume.clone() },
+        E::Forked(volume) => ScheduleObstacle::Forked { volume: volume.clone() },
+        E::SnapshotNotTaken { volume, node, obstacle } => {
+            ScheduleObstacle::NotTaken { volume: volume.clone(), node: *node, obstacle: *obstacle }
+        }
+        E::SnapshotTooSlow { .. } => ScheduleObstacle::TooSlow,
+        E::TooMany { .. } => ScheduleObstacle::TooMany,
+        E::Cluster(C::Unreached(node) | C::Unanswered { node, .. }) => {
+            ScheduleObstacle::NodeUnreachable { node: node.0 }
+        }
+        E::Cluster(C::Record(_)) => ScheduleObstacle::RecordSilent,
+        _ => ScheduleObstacle::Other { node: reconciler.me().0 },
+    }
+}
