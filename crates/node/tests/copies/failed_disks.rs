@@ -370,6 +370,8 @@ fn a_copy_in_memory_is_not_forgotten_by_opening_its_pool_again() {
         map(&control, "other", 1).await.unwrap();
     });
     write_to(&cluster, 0, 3, 1).unwrap();
+    // Until the node has written the new pool's mark: the pool must fail with a host's write.
+    cluster.world.run_for(Duration::from_secs(2));
     fail_writes(&cluster, 0);
     let portal = cluster.portal(0);
     let failed = cluster.world.block_on(cluster.client("other"), CoreId(0), move || async move {
