@@ -130,7 +130,8 @@ async fn look(slice: &Slice, model: &Shared, after_cut: bool) {
     assert_eq!(restored, model.borrow().restored, "all of a restore, or nothing");
     let now = numbers(slice, None).await;
     compare(&mut model.borrow_mut().now, &now, after_cut, "the volume");
-    let (mut earlier, mut first): (Option<(u64, Vec<u64>)>, Option<(u64, Vec<u64>)>) = (None, None);
+    let mut earlier: Option<(u64, Vec<u64>)> = None;
+    let mut first: Option<(u64, Vec<u64>)> = None;
     let listed = slice.snapshots().await.unwrap();
     let ids: Vec<u64> = listed.iter().map(|info| info.id).collect();
     assert!(ids.is_sorted());
