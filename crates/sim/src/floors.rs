@@ -75,6 +75,7 @@ const DONE: &[(&str, u64)] = &[
     ("read past a slow disk", 1),
     ("read of a host that has lost a path", 1),
     ("reset of links that costs no copy", 1),
+    ("leases requested without the record", 1),
     ("pool filled up", 3),
     ("logs filled up", 3),
     ("conversion begun", 30),

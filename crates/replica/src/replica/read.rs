@@ -26,7 +26,7 @@ pub enum Unreadable {
 }
 
 /// The state that a read is compared with when its data has come from the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadMark(pub(super) u64);
 
 impl Replica {
@@ -70,8 +70,15 @@ impl Replica {
 
     /// Whether the data that was read since the mark is what the blocks hold now.
     ///
-    /// If so, the read takes effect here; if not, it must be repeated.
+    /// If so, the read takes effect here; if not, it must be repeated. A read that
+    /// [`Replica::remember_since`] does not cover may have to be repeated for a write to other blocks.
     pub fn still_readable(&self, mark: ReadMark, now: Instant, leases: &Leases, blocks: Blocks) -> bool {
         self.readable(now, leases, blocks).is_ok() && self.table.unchanged_since(mark.0, blocks)
+    }
+
+    /// Called before each [`Replica::handle_tick`]: `oldest` is the mark of the oldest read that is under
+    /// way, if there is one. Which blocks have been written since then is remembered (R15).
+    pub fn remember_since(&mut self, oldest: Option<ReadMark>) {
+        self.table.remember_since(oldest.map(|mark| mark.0));
     }
 }

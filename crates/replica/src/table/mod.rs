@@ -8,6 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::{ApplyId, Blocks, Geometry, Payload, Timestamp};
 
+/// How many entries are kept at most for reads that are under way.
+///
+/// A slow disk reads for seconds, and hosts write elsewhere meanwhile. Of this many entries, each takes about
+/// 150 bytes of memory; with more writes, the read is repeated.
+const REMEMBERED_MAX: usize = 1 << 16;
+
 /// The recent writes of a slice; see the module.
 #[derive(Debug)]
 pub struct Table {
@@ -21,6 +27,8 @@ pub struct Table {
     serial: u64,
     /// The greatest serial of an entry that was forgotten.
     forgotten: u64,
+    /// Entries with a greater serial are kept, up to [`REMEMBERED_MAX`]: a read with this mark is under way.
+    read_since: Option<u64>,
     /// How many entries are invalid.
     invalid: usize,
     /// Below it valid entries are forgotten and no write is taken; `None` if nothing was forgotten yet.
@@ -68,6 +76,7 @@ impl Table {
             settled: VecDeque::new(),
             serial: 0,
             forgotten: 0,
+            read_since: None,
             invalid: 0,
             floor: None,
             dropped: None,
@@ -274,7 +283,13 @@ impl Table {
         })
     }
 
-    /// Forgets valid entries below `floor`.
+    /// Keeps entries of writes since this mark from now on, for a read that is under way; `None`: there is no
+    /// read.
+    pub fn remember_since(&mut self, mark: Option<u64>) {
+        self.read_since = mark;
+    }
+
+    /// Forgets valid entries below `floor`, except for those that a read under way needs.
     ///
     /// Older writes were on the disks of all members before these reported the floor. A write below it that
     /// still arrives is late, and is not taken any more (R15).
@@ -285,6 +300,10 @@ impl Table {
                 Some(entry) if entry.ts == ts && entry.is_valid() => {
                     if entry.apply.is_some() {
                         return; // Valid by a sync whose data is still on its way to the disk.
+                    }
+                    let is_needed = self.read_since.is_some_and(|mark| entry.serial > mark);
+                    if is_needed && self.settled.len() <= REMEMBERED_MAX {
+                        return;
                     }
                     self.forgotten = self.forgotten.max(entry.serial);
                     let blocks = Blocks { start, end: entry.end };

@@ -102,6 +102,45 @@ fn a_forgotten_write_still_spoils_a_read_that_was_under_way() {
     assert!(table.unchanged_since(table.mark(), blocks));
 }
 
+/// A disk may take seconds, and the table forgets several times a second.
+#[test]
+fn a_write_elsewhere_does_not_spoil_a_read_that_is_under_way() {
+    let mut table = Table::new(GEOMETRY);
+    let (read, before, elsewhere) = (Blocks::new(0, 1), Blocks::new(1, 2), Blocks::new(4, 5));
+    table.write(before, ts(1), &payload(before, 1));
+    table.settle(before, ts(1));
+    let mark = table.mark();
+    table.write(elsewhere, ts(2), &payload(elsewhere, 2));
+    table.settle(elsewhere, ts(2));
+    table.remember_since(Some(mark));
+    table.forget_below(ts(3));
+    assert_eq!(table.count(), (0, 1), "only what was written since is remembered");
+    assert!(table.unchanged_since(mark, read) && !table.unchanged_since(mark, elsewhere));
+    table.remember_since(None);
+    table.forget_below(ts(3));
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_read_under_way_keeps_a_limited_number_of_entries() {
+    let mut table = Table::new(Geometry { blocks: 1 << 20, ..GEOMETRY });
+    let (read, mark) = (Blocks::new(0, 1), table.mark());
+    table.remember_since(Some(mark));
+    let mut write = |block: u64| {
+        let blocks = Blocks::new(block, block + 1);
+        table.write(blocks, ts(block), &payload(blocks, 0));
+        table.settle(blocks, ts(block));
+        table.forget_below(ts(block + 1));
+        (table.count(), table.unchanged_since(mark, read))
+    };
+    let last = REMEMBERED_MAX as u64;
+    for block in 1..last {
+        write(block);
+    }
+    assert_eq!(write(last), ((0, REMEMBERED_MAX), true));
+    assert_eq!(write(last + 1), ((0, REMEMBERED_MAX), false));
+}
+
 /// The obvious implementation: one entry per block.
 #[derive(Default)]
 struct Slow(BTreeMap<u64, (Timestamp, Option<Vec<u8>>)>);

@@ -406,6 +406,14 @@ impl Cluster {
         })
     }
 
+    /// Whether a node that has started has just heard another one request leases.
+    pub fn hears(&self, index: usize, other: usize) -> bool {
+        let other = node::copies::NodeId(other as u16 + 1);
+        self.control(index, move |control| async move {
+            control.reconciler().is_ok_and(|reconciler| reconciler.hears(other))
+        })
+    }
+
     /// Whether the node knows of a volume with which a node continued alone, and that is not settled; `None`:
     /// it does not know yet.
     pub fn has_fork(&self, index: usize) -> Option<bool> {

@@ -6,18 +6,17 @@ use cluster::memory::Fault;
 use replica::LEASE_LENGTH;
 use rt::sim::{NodeId, NodeStatus};
 
-use super::{Harm, Harms, number};
+use super::{Harm, Harms, Victim, number};
 use crate::record::Record;
 
 /// A node does not reach the record.
 pub const GONE: Harm = Harm::new("record gone", 3, |harms, victim, _| {
-    let is_calm = harms.is_calm_with_room();
+    let is_calm = harms.is_calm();
     harms.record_gone.push(victim.index);
     if is_calm {
-        // Neither I/O nor leases need the record.
         harms.reach_record();
         harms.inside.run_for(LEASES_END);
-        harms.write_unharmed(&harms.cluster.volumes[0], victim.index);
+        harms.see_leases_requested(victim);
     }
     true
 });
@@ -45,7 +44,8 @@ pub const BACK: Harm = Harm {
     .always()
 };
 
-/// After this time, no lease counts that a node had when it lost the record.
+/// By then a node has no lease that it requested before it lost the record, and the others no longer hear it
+/// if it has requested no further one.
 const LEASES_END: Duration = LEASE_LENGTH.saturating_mul(2);
 
 impl Harms<'_> {
@@ -56,6 +56,15 @@ impl Harms<'_> {
             self.cluster.record.end(number(index), Fault::AnswersLost);
             self.cluster.record.end(number(index), Fault::WatchHeld);
         }
+    }
+
+    /// Expects a node that does not reach the record to request leases all the same.
+    ///
+    /// Whether it gets what it needs to serve hosts is another question: leases do not count if they were
+    /// granted after a change of the record that the node has not seen (R10).
+    fn see_leases_requested(&self, victim: Victim) {
+        self.wait_for("request for leases", || self.cluster.hears(victim.other, victim.index));
+        self.counts.count("leases requested without the record");
     }
 
     /// Lets each node reach the simulator's own record as the network permits.

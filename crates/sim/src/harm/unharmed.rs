@@ -244,11 +244,12 @@ impl Harms<'_> {
         self.wait_for(what, || done.get());
     }
 
-    fn wait_for(&self, what: &str, is_done: impl Fn() -> bool) {
+    /// Expects this to be done in time.
+    pub(super) fn wait_for(&self, what: &str, is_done: impl Fn() -> bool) {
         let world = &self.cluster.world;
         let until = world.now() + UNHARMED_MAX;
         while !is_done() {
-            assert!(world.now() < until, "a {what} is not answered, and there is only one fault");
+            assert!(world.now() < until, "waited in vain for a {what}, and there is only one fault");
             self.inside.run_for(LOOK_EVERY);
         }
     }

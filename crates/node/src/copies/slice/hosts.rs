@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
-use replica::{Blocks, Command, LEASE_LENGTH, Outcome, Payload, ReadMark, Standing, Unreadable, Unwritable};
+use replica::{Blocks, Command, LEASE_LENGTH, Outcome, Payload, Standing, Unreadable, Unwritable};
 use rt::sync::{Receiver, oneshot};
 use store::SliceError;
 
 use super::super::HOLD_MAX;
 use super::super::core::Copies;
 use super::locking::LOCK_MAX;
+use super::reads::Reading;
 use super::repair::Unread;
 use super::{HostWrite, LOOK_AGAIN, SliceCopy, WriteEnd};
 use crate::canary::{Canary, makes};
@@ -28,7 +29,7 @@ impl SliceCopy {
         let blocks = self.blocks(offset, len);
         let mut until = None;
         loop {
-            let mark = self.until_readable(blocks).await?;
+            let reading = self.until_readable(blocks).await?;
             let confirmation = self.ask_confirmation();
             let data = match self.read_somewhere(offset, len).await {
                 Ok(data) => data,
@@ -41,6 +42,7 @@ impl SliceCopy {
             if !self.is_confirmed(confirmation).await? {
                 continue;
             }
+            let mark = reading.mark;
             let still = self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks));
             if still || makes(Canary::ReadOnce) {
                 return Ok(data);
@@ -62,12 +64,13 @@ impl SliceCopy {
     ) -> Result<Chain, SliceError> {
         let blocks = self.blocks(offset, len);
         loop {
-            let mark = self.until_readable(blocks).await?;
+            let reading = self.until_readable(blocks).await?;
             let confirmation = self.ask_confirmation();
             let data = self.layout.read(offset, len).await?;
             if !self.is_confirmed(confirmation).await? {
                 continue;
             }
+            let mark = reading.mark;
             let still = self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks));
             if still || makes(Canary::FetchOnce) {
                 return Ok(data);
@@ -79,7 +82,7 @@ impl SliceCopy {
     }
 
     /// Waits until the blocks may be read here (R9).
-    async fn until_readable(self: &Rc<Self>, blocks: Blocks) -> Result<ReadMark, SliceError> {
+    async fn until_readable(self: &Rc<Self>, blocks: Blocks) -> Result<Reading<'_>, SliceError> {
         let (mut until, mut asked) = (None, false);
         loop {
             if self.is_stopped() {
@@ -89,7 +92,7 @@ impl SliceCopy {
             match self.ask(|replica, now, leases| replica.readable(now, leases, blocks)) {
                 Ok(mark) => {
                     self.served.set(true);
-                    return Ok(mark);
+                    return Ok(self.reads.begin(mark));
                 }
                 Err(Unreadable::Failed) => return Err(SliceError::Offline),
                 // The coordinator of the write there completes it, or the configuration changes.

@@ -9,6 +9,7 @@ mod hosts;
 mod locking;
 mod lost;
 mod merge;
+mod reads;
 mod repair;
 mod restoring;
 mod room;
@@ -31,6 +32,7 @@ use self::confirming::Confirming;
 use self::disk::{know_lost, read_map};
 use self::locking::Locking;
 use self::lost::{LooksForLost, lost_units};
+use self::reads::Reads;
 use self::repair::{Repairs, Rewrites};
 use self::room::Shortage;
 use super::Address;
@@ -66,6 +68,8 @@ pub struct SliceCopy {
     nodes: Cell<[Option<NodeId>; Slot::MAX]>,
     /// See [`Opening::untrusted`].
     untrusted: Cell<bool>,
+    /// Reads that are under way.
+    reads: Reads,
     /// Reads that wait until the other members confirm them.
     confirming: RefCell<Confirming>,
     /// Notified when something happens that a command may wait for, except leases that come
@@ -178,6 +182,7 @@ impl SliceCopy {
             last_command: Cell::new(0),
             nodes: Cell::default(),
             untrusted: Cell::new(untrusted),
+            reads: Reads::default(),
             confirming: RefCell::default(),
             happened: Notify::new(),
             awake: Cell::new(true),
@@ -517,7 +522,11 @@ impl SliceCopy {
 
     /// Does the periodic work, every [`replica::TICK`] unless this copy rests.
     pub fn tick(self: &Rc<SliceCopy>) {
-        self.tell(Replica::handle_tick);
+        let oldest = self.reads.oldest();
+        self.tell(|replica| {
+            replica.remember_since(oldest);
+            replica.handle_tick();
+        });
         self.look_for_room();
         self.look_for_lost();
         self.report_lost();

@@ -12,12 +12,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
-use replica::{Apply, ApplyId, Blocks, DiskFault, Payload, ReadMark, Standing, Unreadable};
+use replica::{Apply, ApplyId, Blocks, DiskFault, Payload, Standing, Unreadable};
 use rt::sync::{Notify, Sender, oneshot};
 use store::{BadBlock, MAP_UNIT, ReadFailure, SliceError};
 
 use super::super::SILENT_MAX;
 use super::super::fetch::{HOST_WAITS, NOBODY_WAITS, NotFetched};
+use super::reads::Reading;
 use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
 use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy, note_unrepaired_of_copy};
@@ -438,8 +439,8 @@ impl SliceCopy {
                 lock = rt::timeout(LOCK_WAITS, self.lock(range.clone())).await.ok().and_then(Result::ok);
             }
             let within = if lock.is_some() { LOCKED_WAITS } else { within };
-            let mark = match self.until_settled(blocks).await {
-                Ok(mark) => mark,
+            let reading = match self.until_settled(blocks).await {
+                Ok(reading) => reading,
                 Err(Unreadable::Unsettled | Unreadable::NoLease(_)) => continue,
                 Err(Unreadable::NotInSync | Unreadable::Failed) => return None,
             };
@@ -465,8 +466,9 @@ impl SliceCopy {
             let payload = Payload::Data(data);
             let given = {
                 let leases = super::Copies::current();
-                self.replica.borrow_mut().repair(mark, rt::now(), &leases.leases(), blocks, payload)
+                self.replica.borrow_mut().repair(reading.mark, rt::now(), &leases.leases(), blocks, payload)
             };
+            drop(reading);
             let Some(id) = given else { continue };
             // It has its place in the order: hosts' writes land on top, however long the disk takes.
             drop(lock);
@@ -483,11 +485,11 @@ impl SliceCopy {
     }
 
     /// Waits a moment for the end of writes under way in these blocks, if there are any.
-    async fn until_settled(&self, blocks: Blocks) -> Result<ReadMark, Unreadable> {
+    async fn until_settled(&self, blocks: Blocks) -> Result<Reading<'_>, Unreadable> {
         let look = || self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
         let settled = self.happened.until(|| !matches!(look(), Err(Unreadable::Unsettled)));
         let _ = rt::timeout(SETTLES_WITHIN, settled).await;
-        look()
+        look().map(|mark| self.reads.begin(mark))
     }
 
     /// Counts one more bad block that other copies in sync have.
