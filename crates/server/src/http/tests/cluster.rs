@@ -23,7 +23,7 @@ fn no_node_can_join_a_node_that_is_alone() {
     assert!(problem["hint"].as_str().unwrap().contains("ursa node init"), "{problem}");
     rig.post("/v1/cluster/force-new?dry_run=true", json!({})).refused(409, "cluster_works");
     let problem = rig.post("/v1/cluster/leave?dry_run=true", json!({})).refused(409, "takes_part");
-    assert!(problem["detail"].as_str().unwrap().contains("alone"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("only node"), "{problem}");
     rig.post("/v1/volumes/nothing/verify", json!({})).refused(404, "volume_not_found");
 }
 
