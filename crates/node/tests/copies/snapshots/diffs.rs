@@ -1,7 +1,7 @@
 //! What differs between two snapshots of a volume: exactly what reads differently, whichever copy is asked.
 
-use node::ExecuteForwarded;
 use node::control::{DiffSpec, ForwardOutcome, Request, SnapshotDiff};
+use node::{PeerAnswer, PeerRequests};
 use store::ChangedRange;
 
 use super::*;
@@ -138,8 +138,8 @@ fn what_differs_is_what_reads_differently() {
 /// Only a node whose copy has both can compare them.
 #[test]
 fn a_node_is_asked_that_has_both_snapshots() {
-    let execute = |_: String| -> node::ForwardedResult { Box::pin(async { Ok("executed".to_owned()) }) };
-    let config = Config { execute_forwarded: ExecuteForwarded::new(execute), ..Config::default() };
+    let execute = |_, _| -> PeerAnswer { Box::pin(async { Ok("executed".to_owned()) }) };
+    let config = Config { peer_requests: PeerRequests::new(execute), ..Config::default() };
     let cluster = Cluster::with_config(1, 2, 2, &config);
     cluster.add_volume(VolumeKind::Log, 2);
     let forwarded = |index: usize, since: &'static str, snapshot: &'static str| {
