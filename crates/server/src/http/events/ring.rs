@@ -5,7 +5,8 @@
 //! missed any.
 //!
 //! The ring has the number of the node, which all of its events get when they are read: a node that joins a
-//! cluster gets another number, and its events are its own all the same.
+//! cluster gets another number, and its events are its own all the same. What they say in terms of the former
+//! cluster is translated then ([`Remembered::translate`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -70,9 +71,13 @@ impl Ring {
         Ring { kept: Mutex::new(kept), newest: watch::Sender::new(Some(next - 1)) }
     }
 
-    /// Notes the number of the node.
+    /// Notes the number of the node. If it has another one than before, the node has joined a cluster.
     pub(super) fn is_of(&self, node: u16) {
-        self.kept().node = node;
+        let mut kept = self.kept();
+        let before = std::mem::replace(&mut kept.node, node);
+        if before != node {
+            kept.translate(before);
+        }
     }
 
     /// Adds an event that happened this long ago.
@@ -159,6 +164,23 @@ impl Remembered {
         events
     }
 
+    /// Makes the events those of a node that has joined a cluster, and had the number `before` until then.
+    ///
+    /// Two records count their revisions independently, and another node has the former number in this
+    /// cluster. Otherwise an event would be mistaken for another node's report of something else.
+    fn translate(&mut self, before: u16) {
+        let now = self.node;
+        let translated = |node: u16| if node == before { now } else { node };
+        for event in &mut self.events {
+            event.revision = None;
+            event.node = event.node.map(translated);
+            event.subject_node = event.subject_node.map(translated);
+            if let Some(range) = &mut event.range {
+                range.node = translated(range.node);
+            }
+        }
+    }
+
     fn push(&mut self, age: Duration, event: Happened) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
@@ -232,7 +254,9 @@ same_names! {
 #[cfg(test)]
 mod tests {
     use ::node::access::{LunMap, TargetName};
-    use ::node::events::code::{MAPS_CHANGED, NODE_LOST, VOLUME_CREATED, VOLUME_RENAMED};
+    use ::node::events::code::{
+        HOST_CREATED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, VOLUME_CREATED, VOLUME_RENAMED,
+    };
     use store::VolumeId;
 
     use super::*;
@@ -276,16 +300,39 @@ mod tests {
         ring.tell(Duration::ZERO, made("a").of_revision(Some(7)));
         ring.tell(Duration::ZERO, made("b").of_revision(Some(8)).of_node(3));
         ring.tell(Duration::ZERO, made("c"));
-        // The node joins a cluster.
-        for node in [1, 2] {
-            ring.is_of(node);
-            let page = ring.after(None, 10, &ALL);
-            let said = page.items.into_iter().map(|event| (event.node, event.revision, event.seen_by));
-            let seen_by = || vec![node];
-            let expected =
-                [(None, Some(7), seen_by()), (Some(3), Some(8), seen_by()), (Some(node), None, seen_by())];
-            assert_eq!(said.collect::<Vec<_>>(), expected);
+        ring.is_of(1);
+        let page = ring.after(None, 10, &ALL);
+        let said = page.items.into_iter().map(|event| (event.node, event.revision, event.seen_by));
+        let expected = [(None, Some(7), vec![1]), (Some(3), Some(8), vec![1]), (Some(1), None, vec![1])];
+        assert_eq!(said.collect::<Vec<_>>(), expected);
+    }
+
+    /// Two machines that were set up by one script have the same revisions, and both were node 1.
+    #[test]
+    fn events_before_a_node_joined_are_not_mistaken_for_those_of_the_cluster() {
+        let told = |ring: &Ring| {
+            ring.tell(Duration::ZERO, Happened::new(HOST_CREATED, "esx", "created").of_revision(Some(7)));
+            let joined = Happened::about_node(NODE_JOINED, ("san", 1), "joined");
+            ring.tell(Duration::ZERO, joined.of_revision(Some(2)));
+            ring.tell(Duration::ZERO, Happened::about_node(NODE_LOST, ("san", 1), "down"));
+            ring.tell(Duration::ZERO, made("own"));
+        };
+        let (cluster, joined) = (Ring::new(START), Ring::new(START));
+        told(&cluster);
+        told(&joined);
+        joined.is_of(2);
+        let (ours, theirs) = (cluster.after(None, 10, &ALL).items, joined.after(None, 10, &ALL).items);
+        for (our, their) in ours.iter().zip(&theirs) {
+            assert!(!our.is_same_as(their), "{our:?} {their:?}");
+            assert_eq!((their.node, their.revision, &*their.seen_by), (Some(2), None, &[2][..]));
         }
+        assert_eq!(theirs[2].subject_node, Some(2), "it is known there by its new number");
+        // What happens from now on is the cluster's.
+        for ring in [&cluster, &joined] {
+            ring.tell(Duration::ZERO, Happened::new(HOST_CREATED, "kvm", "created").of_revision(Some(9)));
+        }
+        let newest = |ring: &Ring| ring.after(None, 1, &ALL).items.remove(0);
+        assert!(newest(&cluster).is_same_as(&newest(&joined)));
     }
 
     #[test]
