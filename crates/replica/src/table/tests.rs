@@ -121,6 +121,42 @@ fn a_write_elsewhere_does_not_spoil_a_read_that_is_under_way() {
     assert!(table.is_empty());
 }
 
+/// However many reads are under way, of whichever age, and whenever the table forgets.
+#[test]
+fn reads_under_way_are_spoiled_by_writes_to_their_blocks_only() {
+    for seed in 0..300 {
+        let (mut rng, mut table) = (Rng::new(seed), Table::new(GEOMETRY));
+        // Their marks and blocks, and whether these were written since.
+        let mut reads: Vec<(u64, Blocks, bool)> = Vec::new();
+        for counter in 1..100 {
+            let start = rng.below(GEOMETRY.blocks);
+            let blocks = Blocks::new(start, (start + 1 + rng.below(6)).min(GEOMETRY.blocks));
+            match rng.below(5) {
+                0 => reads.push((table.mark(), blocks, false)),
+                1 if !reads.is_empty() => {
+                    reads.swap_remove(rng.below(reads.len() as u64) as usize);
+                }
+                2 => {
+                    table.remember_since(reads.iter().map(|(mark, ..)| *mark).min());
+                    table.forget_below(ts(counter));
+                    assert!(!reads.is_empty() || table.is_empty(), "seed {seed}: nobody needs what is left");
+                }
+                _ => {
+                    table.write(blocks, ts(counter), &payload(blocks, 0));
+                    table.settle(blocks, ts(counter));
+                    for (_, read, is_written) in &mut reads {
+                        *is_written |= read.overlaps(blocks);
+                    }
+                }
+            }
+            table.check();
+            for (mark, read, is_written) in &reads {
+                assert_eq!(table.unchanged_since(*mark, *read), !is_written, "seed {seed}: {read:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_read_under_way_keeps_a_limited_number_of_entries() {
     let mut table = Table::new(Geometry { blocks: 1 << 20, ..GEOMETRY });
