@@ -12,6 +12,7 @@ use super::super::change::CHANGE_DEADLINE;
 use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::calendar::{stamp, utc};
 use super::retention::{Kept, expired};
+use super::schedule::Own;
 use super::{SnapshotSpec, all, check_deletable, schedule};
 use crate::copies::{
     FailedAttempt, NodeEntry, OfSchedule, SNAPSHOT_SCHEDULES, SNAPSHOT_TURN, ScheduleEntry, ScheduleObstacle,
@@ -55,7 +56,10 @@ impl Control {
             return;
         }
         let all: Vec<ScheduleEntry> = reconciler.list(SNAPSHOT_SCHEDULES);
-        let until = all.iter().map(|one| schedule::next_look(one, now)).min().unwrap_or(u64::MAX);
+        let is_there = |id: &u64| all.iter().any(|one| one.id == *id);
+        self.snapshots.followed.borrow_mut().retain(|id, _| is_there(id));
+        let next_look = |one| schedule::next_look(one, self.followed(one), now);
+        let until = all.iter().map(next_look).min().unwrap_or(u64::MAX);
         self.snapshots.quiet.set(Some(Quiet { known, from: now, until }));
         if until <= now {
             let (control, reconciler) = (Rc::clone(self), Rc::clone(reconciler));
@@ -63,11 +67,16 @@ impl Control {
         }
     }
 
+    /// What this node has last done for a schedule.
+    fn followed(&self, schedule: &ScheduleEntry) -> Own {
+        self.snapshots.followed.borrow().get(&schedule.id).copied().unwrap_or_default()
+    }
+
     async fn take_due(self: &Rc<Control>, reconciler: &Rc<Reconciler>, all: Vec<ScheduleEntry>) {
         for ScheduleEntry { name, .. } in all {
             let key = snapshot_schedule_key(&name);
             let Some((schedule, revision)) = reconciler.get::<ScheduleEntry>(&key) else { continue };
-            let Some(due) = schedule::due(&schedule, unix_now()) else { continue };
+            let Some(due) = schedule::due(&schedule, self.followed(&schedule), unix_now()) else { continue };
             if reconciler.is_stopping() || is_taken(reconciler) {
                 return;
             }
@@ -101,7 +110,9 @@ impl Control {
                 let obstacle = obstacle(reconciler, schedule, &error);
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(schedule = name, error, "a snapshot was not taken by schedule; retrying");
-                (None, Some(FailedAttempt { at: unix_now(), obstacle }))
+                let at = unix_now();
+                self.snapshots.followed.borrow_mut().entry(schedule.id).or_default().failed = Some(at);
+                (None, Some(FailedAttempt { at, obstacle }))
             }
         };
         let noted = self.change_schedule(name, |entry| {
@@ -114,7 +125,10 @@ impl Control {
         if let Err(error) = noted.await {
             return tracing::debug!(schedule = name, %error, "the record does not say yet whether a snapshot was taken");
         }
-        if let (Some(taken), Some(since)) = (taken, schedule::missed_since(schedule, unix_now())) {
+        let Some(taken) = taken else { return };
+        let own = Own { due: Some(due), failed: None };
+        self.snapshots.followed.borrow_mut().insert(schedule.id, own);
+        if let Some(since) = schedule::missed_since(schedule, unix_now()) {
             let text = format!(
                 "schedule {name} has taken snapshot {}: one that was due at {} was missed",
                 taken.name,
