@@ -13,7 +13,7 @@ use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::calendar::{stamp, utc};
 use super::retention::{Kept, expired};
 use super::schedule::Own;
-use super::{SnapshotSpec, all, check_deletable, schedule};
+use super::{SnapshotSpec, all, check_deletable, numbered, schedule};
 use crate::copies::{
     FailedAttempt, NodeEntry, OfSchedule, SNAPSHOT_SCHEDULES, SNAPSHOT_TURN, ScheduleEntry, ScheduleObstacle,
     ScheduledSnapshot, SnapshotEntry, SnapshotState, SnapshotTurn, node_key, snapshot_schedule_key,
@@ -91,7 +91,7 @@ impl Control {
                 return tracing::debug!(%error, "another node takes the snapshot, or the record does not respond");
             }
             self.take_and_note(reconciler, &schedule, due).await;
-            self.delete_expired(reconciler, &schedule).await;
+            delete_expired(reconciler, &schedule).await;
             release_turn(reconciler).await;
         }
     }
@@ -160,32 +160,6 @@ impl Control {
         Ok(self.snapshot(&number.to_string())?.entry)
     }
 
-    /// Deletes the snapshots of a schedule that it does not keep, except those on hold.
-    async fn delete_expired(&self, reconciler: &Reconciler, schedule: &ScheduleEntry) {
-        // Somebody may have changed what it keeps.
-        let now = reconciler.get::<ScheduleEntry>(&snapshot_schedule_key(&schedule.name));
-        let Some((schedule, _)) = now.filter(|(now, _)| now.id == schedule.id) else { return };
-        let is_its = |entry: &SnapshotEntry| {
-            let of_it = entry.schedule.as_ref().is_some_and(|of| of.is_of(&schedule));
-            of_it && entry.state == SnapshotState::Complete && !entry.held
-        };
-        let its = all(reconciler).into_iter().filter(is_its);
-        let its = its.map(|entry| Kept { at: entry.at, number: entry.number }).collect();
-        for number in expired(schedule.retention, its) {
-            if reconciler.is_stopping() {
-                return;
-            }
-            let deleted = self.change_snapshot(number, |entry| {
-                check_deletable(reconciler, entry)?;
-                let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
-                Ok(is_its(entry).then_some(next))
-            });
-            if let Err(error) = deleted.await {
-                tracing::debug!(schedule = schedule.name, number, %error, "a snapshot is not deleted yet");
-            }
-        }
-    }
-
     /// The snapshots that schedules have missed. Only one node of the cluster reports each: the first one
     /// that is up.
     pub(crate) fn missed_snapshots(&self) -> Vec<Fault> {
@@ -231,6 +205,42 @@ async fn release_turn(reconciler: &Reconciler) {
         let released = Reconciler::transaction().expect(SNAPSHOT_TURN, Some(revision)).delete(SNAPSHOT_TURN);
         if let Err(error) = reconciler.commit(released).await {
             tracing::debug!(%error, "the turn to take snapshots was not released");
+        }
+    }
+}
+
+/// Deletes the snapshots of a schedule that it does not keep, except those on hold. Stops if somebody changes,
+/// pauses or deletes the schedule: what is left is decided after its next snapshot.
+async fn delete_expired(reconciler: &Reconciler, schedule: &ScheduleEntry) {
+    let key = snapshot_schedule_key(&schedule.name);
+    // Somebody may have changed what it keeps.
+    let now = reconciler.get::<ScheduleEntry>(&key).filter(|(now, _)| now.id == schedule.id && !now.paused);
+    let Some((schedule, revision)) = now else { return };
+    let is_its = |entry: &SnapshotEntry| {
+        let of_it = entry.schedule.as_ref().is_some_and(|of| of.is_of(&schedule));
+        of_it && entry.state == SnapshotState::Complete && !entry.held
+    };
+    let its = all(reconciler).into_iter().filter(is_its);
+    let its = its.map(|entry| Kept { at: entry.at, number: entry.number }).collect();
+    for number in expired(schedule.retention, its) {
+        if reconciler.is_stopping() || reconciler.revision_of(&key) != Some(revision) {
+            return;
+        }
+        let found = numbered(reconciler, number);
+        let found = found.filter(|(entry, _)| is_its(entry) && check_deletable(reconciler, entry).is_ok());
+        let Some((entry, known)) = found else { continue };
+        let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
+        let deleted = Reconciler::transaction()
+            .expect(&key, Some(revision))
+            .expect(&entry.key(), Some(known))
+            .delete(&entry.key())
+            .put(&next.key(), json(&next));
+        if let Err(error) = reconciler.commit(deleted).await {
+            tracing::debug!(schedule = schedule.name, number, %error, "a snapshot is not deleted yet");
+            // If the record does not respond, each of the others would wait for it, too.
+            if !matches!(error, ClusterError::Conflict(_)) {
+                return;
+            }
         }
     }
 }
