@@ -29,6 +29,7 @@ use store::SnapshotInfo;
 pub use self::diff::{DIFF_RANGES_MAX, DiffSpec, SnapshotDiff};
 use self::restoring::is_restored_to;
 pub use self::restoring::{RestorePlan, RestoreSpec, Restored};
+use self::schedule::Own;
 use self::scheduled::Quiet;
 pub use self::schedules::{ScheduleChange, ScheduleSpec, ScheduleStatus};
 use self::taking::Hold;
@@ -71,6 +72,8 @@ pub(in crate::control) struct Snapshots {
     following: UnderWay<()>,
     /// A time in which none is due.
     quiet: Cell<Option<Quiet>>,
+    /// What this node has last done for schedules, by [`crate::copies::ScheduleEntry::id`].
+    followed: RefCell<BTreeMap<u64, Own>>,
 }
 
 /// A snapshot as the cluster's record has it.

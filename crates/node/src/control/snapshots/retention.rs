@@ -10,11 +10,11 @@ use crate::copies::Retention;
 pub(super) const KEPT_MAX: u32 = 900;
 
 /// A snapshot that a schedule has taken and that is not on hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     /// When it was taken, in seconds since 1970.
     pub(super) at: u64,
-    /// Its number.
+    /// Its number: later ones have higher numbers, whatever the clocks say.
     pub(super) number: u32,
 }
 
@@ -26,7 +26,8 @@ pub(super) fn total(retention: Retention) -> u64 {
 
 /// The numbers of the snapshots that no rule keeps, oldest first.
 pub(super) fn expired(retention: Retention, mut all: Vec<Kept>) -> Vec<u32> {
-    all.sort_unstable();
+    // Not by time: if a clock was wrong for a while, what it has taken must not displace what is taken later.
+    all.sort_unstable_by_key(|one| one.number);
     let Retention { keep, daily, weekly, monthly } = retention;
     let mut kept: BTreeSet<u32> = all.iter().rev().take(keep as usize).map(|one| one.number).collect();
     kept.extend(last_of_each(&all, daily, day));
@@ -37,9 +38,9 @@ pub(super) fn expired(retention: Retention, mut all: Vec<Kept>) -> Vec<u32> {
 
 /// The last snapshot of each of the latest `count` periods that have one; `all` in order.
 fn last_of_each(all: &[Kept], count: u32, period: fn(u64) -> u64) -> Vec<u32> {
-    let mut last_of: Vec<(u64, u32)> = all.iter().rev().map(|one| (period(one.at), one.number)).collect();
-    last_of.dedup_by_key(|(period, _)| *period);
-    last_of.into_iter().take(count as usize).map(|(_, number)| number).collect()
+    let mut seen = BTreeSet::new();
+    let last_of = all.iter().rev().filter(|one| seen.insert(period(one.at)));
+    last_of.take(count as usize).map(|one| one.number).collect()
 }
 
 #[cfg(test)]
@@ -103,6 +104,29 @@ mod tests {
         let all = at(days);
         assert_eq!(kept(Retention { monthly: 3, ..NONE }, &all), [3, 5, 6]);
         assert_eq!(kept(Retention { monthly: 2, ..NONE }, &all), [5, 6]);
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_for_a_while_does_not_displace_later_snapshots() {
+        let every = Retention { keep: 2, daily: 2, ..NONE };
+        // Friday, Saturday, three by the wrong clock, Sunday 01:00 and 02:00.
+        for wrong in [SUNDAY + 4_000 * DAY, SUNDAY - 4_000 * DAY] {
+            let right = [SUNDAY - 2 * DAY, SUNDAY - DAY];
+            let leapt = [0, HOUR, 2 * HOUR].map(|later| wrong + later);
+            let all = at(right.into_iter().chain(leapt).chain([SUNDAY + HOUR, SUNDAY + 2 * HOUR]));
+            assert_eq!(kept(Retention { keep: 3, ..NONE }, &all), [5, 6, 7]);
+            assert_eq!(kept(Retention { daily: 3, ..NONE }, &all), [2, 5, 7], "its day counts as one");
+            assert_eq!(kept(every, &all), [5, 6, 7]);
+            // While the clock was wrong.
+            assert_eq!(kept(every, &all[..3]), [2, 3]);
+        }
+    }
+
+    /// Two nodes take turns around midnight, and the second one's clock is behind.
+    #[test]
+    fn a_day_counts_once_if_clocks_differ() {
+        let all = at([SUNDAY - DAY - HOUR, SUNDAY - HOUR, SUNDAY, SUNDAY - 1]);
+        assert_eq!(kept(Retention { daily: 3, ..NONE }, &all), [1, 3, 4]);
     }
 
     /// The rule is applied after each snapshot: what it keeps in the end is what it would keep of all.

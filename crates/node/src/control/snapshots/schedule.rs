@@ -24,41 +24,52 @@ const MONDAY: u64 = 4 * DAY;
 /// noted it was wrong.
 const CLOCKS_DIFFER_MAX: u64 = DAY;
 
-/// The time for which a snapshot must be taken now.
-pub(super) fn due(schedule: &ScheduleEntry, now: u64) -> Option<u64> {
-    (next_look(schedule, now) <= now).then(|| time_before(now, schedule.every))
+/// What this node has last done for a schedule, by its own clock, in seconds since 1970.
+///
+/// The record has what was done last by any node's clock. If clocks differ too much, nodes do not go by what
+/// others have noted, and would otherwise take snapshots in turn without end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Own {
+    /// For which time it has taken a snapshot.
+    pub(super) due: Option<u64>,
+    /// When an attempt of it failed.
+    pub(super) failed: Option<u64>,
 }
 
-/// When the schedule must be looked at next, if it does not change; not after `now` if a snapshot is due.
-pub(super) fn next_look(schedule: &ScheduleEntry, now: u64) -> u64 {
+/// The time for which this node must take a snapshot now.
+pub(super) fn due(schedule: &ScheduleEntry, own: Own, now: u64) -> Option<u64> {
+    (next_look(schedule, own, now) <= now).then(|| time_before(now, schedule.every))
+}
+
+/// When this node must look at the schedule next, if it does not change; not after `now` if one is due.
+pub(super) fn next_look(schedule: &ScheduleEntry, own: Own, now: u64) -> u64 {
     if schedule.paused {
         return u64::MAX;
     }
-    let first = first_owed(schedule, now);
-    match &schedule.failed {
-        // The clock of the node that has tried may be ahead.
-        Some(failed) if first <= now && failed.at <= now.saturating_add(RETRY_AFTER) => {
-            failed.at.saturating_add(RETRY_AFTER)
-        }
-        _ => first,
-    }
+    let first = first_owed(schedule, own.due, now);
+    let Some(failed) = schedule.failed.as_ref().filter(|_| first <= now) else { return first };
+    // The clock of the node that has tried may be ahead, and this one may have been set back.
+    let failed = Some(failed.at).filter(|at| *at <= now.saturating_add(RETRY_AFTER));
+    let failed = failed.max(own.failed.filter(|at| *at <= now));
+    failed.map_or(first, |at| at.saturating_add(RETRY_AFTER))
 }
 
 /// When the next snapshot is due; in the past if it is late.
 pub(super) fn next(schedule: &ScheduleEntry, now: u64) -> Option<u64> {
-    (!schedule.paused).then(|| first_owed(schedule, now))
+    (!schedule.paused).then(|| first_owed(schedule, None, now))
 }
 
 /// Since when a snapshot has been due that was not taken, if it is so late that it counts as missed.
 pub(super) fn missed_since(schedule: &ScheduleEntry, now: u64) -> Option<u64> {
-    let first = first_owed(schedule, now);
+    let first = first_owed(schedule, None, now);
     (!schedule.paused && first.saturating_add(MISSED_AFTER) <= now).then_some(first)
 }
 
-/// The first time for which there is no snapshot yet; in the past if one is owed.
-fn first_owed(schedule: &ScheduleEntry, now: u64) -> u64 {
+/// The first time for which there is no snapshot yet, by the record and by what this node has taken itself
+/// (`own`); in the past if one is owed.
+fn first_owed(schedule: &ScheduleEntry, own: Option<u64>, now: u64) -> u64 {
     let last = schedule.last.as_ref().map(|last| last.due);
-    let settled = last.into_iter().chain([schedule.since]);
+    let settled = last.into_iter().chain(own).chain([schedule.since]);
     match settled.filter(|at| *at <= now.saturating_add(CLOCKS_DIFFER_MAX)).max() {
         Some(settled) => time_before(settled, schedule.every).saturating_add(schedule.every),
         None => time_before(now, schedule.every),
@@ -79,6 +90,8 @@ mod tests {
     /// 2026-11-22, a Sunday, 00:00 UTC.
     const SUNDAY: u64 = 1_795_305_600;
     const HOUR: u64 = 3_600;
+    /// This node has done nothing.
+    const NOTHING: Own = Own { due: None, failed: None };
 
     fn hourly(last: Option<u64>) -> ScheduleEntry {
         ScheduleEntry {
@@ -113,28 +126,28 @@ mod tests {
     #[test]
     fn the_first_one_is_due_at_the_next_whole_interval() {
         let new = hourly(None);
-        assert_eq!(due(&new, SUNDAY + 600), None);
+        assert_eq!(due(&new, NOTHING, SUNDAY + 600), None);
         assert_eq!(next(&new, SUNDAY + 600), Some(SUNDAY + HOUR));
-        assert_eq!(next_look(&new, SUNDAY + 600), SUNDAY + HOUR);
-        assert_eq!(due(&new, SUNDAY + HOUR - 1), None);
-        assert_eq!(due(&new, SUNDAY + HOUR), Some(SUNDAY + HOUR));
+        assert_eq!(next_look(&new, NOTHING, SUNDAY + 600), SUNDAY + HOUR);
+        assert_eq!(due(&new, NOTHING, SUNDAY + HOUR - 1), None);
+        assert_eq!(due(&new, NOTHING, SUNDAY + HOUR), Some(SUNDAY + HOUR));
     }
 
     #[test]
     fn one_is_taken_for_each_time() {
         let taken = hourly(Some(SUNDAY + HOUR));
-        assert_eq!(due(&taken, SUNDAY + 2 * HOUR - 1), None);
-        assert_eq!(due(&taken, SUNDAY + 2 * HOUR), Some(SUNDAY + 2 * HOUR));
-        assert_eq!(due(&hourly(Some(SUNDAY + 2 * HOUR)), SUNDAY + 2 * HOUR + 5), None);
+        assert_eq!(due(&taken, NOTHING, SUNDAY + 2 * HOUR - 1), None);
+        assert_eq!(due(&taken, NOTHING, SUNDAY + 2 * HOUR), Some(SUNDAY + 2 * HOUR));
+        assert_eq!(due(&hourly(Some(SUNDAY + 2 * HOUR)), NOTHING, SUNDAY + 2 * HOUR + 5), None);
     }
 
     #[test]
     fn of_several_that_were_missed_one_is_made_good() {
         let taken = hourly(Some(SUNDAY + HOUR));
         let now = SUNDAY + 9 * HOUR + 700;
-        assert_eq!(due(&taken, now), Some(SUNDAY + 9 * HOUR));
+        assert_eq!(due(&taken, NOTHING, now), Some(SUNDAY + 9 * HOUR));
         assert_eq!(missed_since(&taken, now), Some(SUNDAY + 2 * HOUR));
-        assert_eq!(due(&hourly(Some(SUNDAY + 9 * HOUR)), now), None);
+        assert_eq!(due(&hourly(Some(SUNDAY + 9 * HOUR)), NOTHING, now), None);
     }
 
     #[test]
@@ -149,31 +162,74 @@ mod tests {
     fn a_failed_attempt_is_repeated_after_a_minute() {
         let at = SUNDAY + 2 * HOUR + 3;
         let failing = ScheduleEntry { failed: failed(at), ..hourly(Some(SUNDAY + HOUR)) };
-        assert_eq!((due(&failing, at + 59), next_look(&failing, at + 59)), (None, at + 60));
-        assert_eq!(due(&failing, at + 60), Some(SUNDAY + 2 * HOUR));
+        assert_eq!((due(&failing, NOTHING, at + 59), next_look(&failing, NOTHING, at + 59)), (None, at + 60));
+        assert_eq!(due(&failing, NOTHING, at + 60), Some(SUNDAY + 2 * HOUR));
         // The node that has tried had a clock that was far ahead.
         let ahead = ScheduleEntry { failed: failed(at + 30 * DAY), ..hourly(Some(SUNDAY + HOUR)) };
-        assert_eq!(due(&ahead, at), Some(SUNDAY + 2 * HOUR));
+        assert_eq!(due(&ahead, NOTHING, at), Some(SUNDAY + 2 * HOUR));
     }
 
     #[test]
     fn a_schedule_that_is_paused_owes_nothing() {
         let paused = ScheduleEntry { paused: true, ..hourly(Some(SUNDAY + HOUR)) };
         let now = SUNDAY + 9 * HOUR;
-        assert_eq!((due(&paused, now), next(&paused, now), missed_since(&paused, now)), (None, None, None));
+        assert_eq!(
+            (due(&paused, NOTHING, now), next(&paused, now), missed_since(&paused, now)),
+            (None, None, None)
+        );
         // It is resumed.
         let resumed = ScheduleEntry { since: now + 60, ..hourly(Some(SUNDAY + HOUR)) };
-        assert_eq!(due(&resumed, now + 61), None);
+        assert_eq!(due(&resumed, NOTHING, now + 61), None);
         assert_eq!(next(&resumed, now + 61), Some(now + HOUR));
     }
 
     #[test]
     fn a_clock_that_was_far_ahead_does_not_put_snapshots_off() {
         let ahead = hourly(Some(SUNDAY + 400 * DAY));
-        assert_eq!(due(&ahead, SUNDAY + 5 * HOUR + 1), Some(SUNDAY + 5 * HOUR), "as if it had not been");
+        assert_eq!(
+            due(&ahead, NOTHING, SUNDAY + 5 * HOUR + 1),
+            Some(SUNDAY + 5 * HOUR),
+            "as if it had not been"
+        );
         let never = ScheduleEntry { since: SUNDAY + 400 * DAY, ..hourly(None) };
-        assert_eq!(due(&never, SUNDAY + 5 * HOUR + 1), Some(SUNDAY + 5 * HOUR));
+        assert_eq!(due(&never, NOTHING, SUNDAY + 5 * HOUR + 1), Some(SUNDAY + 5 * HOUR));
         assert_eq!(missed_since(&never, SUNDAY + 5 * HOUR + 1), None);
-        assert_eq!(due(&hourly(Some(SUNDAY + 6 * HOUR)), SUNDAY + 5 * HOUR), None, "nodes' clocks differ");
+        assert_eq!(
+            due(&hourly(Some(SUNDAY + 6 * HOUR)), NOTHING, SUNDAY + 5 * HOUR),
+            None,
+            "nodes' clocks differ"
+        );
+    }
+
+    /// Each of two nodes takes what the other one has noted for the mistake of a wrong clock.
+    #[test]
+    fn nodes_whose_clocks_differ_by_days_take_one_each_for_each_time() {
+        let now = SUNDAY + 5 * HOUR + 1;
+        for noted in [SUNDAY + 400 * DAY, SUNDAY - 400 * DAY] {
+            let of_other = ScheduleEntry { since: noted, ..hourly(Some(noted)) };
+            assert_eq!(due(&of_other, NOTHING, now), Some(SUNDAY + 5 * HOUR));
+            let own = Own { due: Some(SUNDAY + 5 * HOUR), failed: None };
+            assert_eq!((due(&of_other, own, now), next_look(&of_other, own, now)), (None, SUNDAY + 6 * HOUR));
+            assert_eq!(due(&of_other, own, now + HOUR), Some(SUNDAY + 6 * HOUR));
+        }
+        // This node's clock was far ahead until now.
+        let ahead = Own { due: Some(SUNDAY + 400 * DAY), failed: None };
+        assert_eq!(due(&hourly(Some(SUNDAY + 4 * HOUR)), ahead, now), Some(SUNDAY + 5 * HOUR));
+    }
+
+    #[test]
+    fn a_node_repeats_its_own_attempt_after_a_minute_whatever_others_have_noted() {
+        let at = SUNDAY + 2 * HOUR + 700;
+        let own = Own { due: Some(SUNDAY + HOUR), failed: Some(at) };
+        // By clocks that are five minutes behind and ahead.
+        for of_other in [at - 300, at + 300] {
+            let failing = ScheduleEntry { failed: failed(of_other), ..hourly(Some(SUNDAY + HOUR)) };
+            assert_eq!((due(&failing, own, at + 59), next_look(&failing, own, at + 59)), (None, at + 60));
+            assert_eq!(due(&failing, own, at + 60), Some(SUNDAY + 2 * HOUR));
+            // This node's clock was set back.
+            assert_eq!(due(&failing, own, at - 200), due(&failing, NOTHING, at - 200));
+        }
+        // Somebody has changed the schedule since.
+        assert_eq!(due(&hourly(Some(SUNDAY + HOUR)), own, at + 1), Some(SUNDAY + 2 * HOUR));
     }
 }

@@ -12,7 +12,8 @@ use super::super::change::CHANGE_DEADLINE;
 use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::calendar::{stamp, utc};
 use super::retention::{Kept, expired};
-use super::{SnapshotSpec, all, check_deletable, schedule};
+use super::schedule::Own;
+use super::{SnapshotSpec, all, check_deletable, numbered, schedule};
 use crate::copies::{
     FailedAttempt, NodeEntry, OfSchedule, SNAPSHOT_SCHEDULES, SNAPSHOT_TURN, ScheduleEntry, ScheduleObstacle,
     ScheduledSnapshot, SnapshotEntry, SnapshotState, SnapshotTurn, node_key, snapshot_schedule_key,
@@ -55,7 +56,10 @@ impl Control {
             return;
         }
         let all: Vec<ScheduleEntry> = reconciler.list(SNAPSHOT_SCHEDULES);
-        let until = all.iter().map(|one| schedule::next_look(one, now)).min().unwrap_or(u64::MAX);
+        let is_there = |id: &u64| all.iter().any(|one| one.id == *id);
+        self.snapshots.followed.borrow_mut().retain(|id, _| is_there(id));
+        let next_look = |one| schedule::next_look(one, self.followed(one), now);
+        let until = all.iter().map(next_look).min().unwrap_or(u64::MAX);
         self.snapshots.quiet.set(Some(Quiet { known, from: now, until }));
         if until <= now {
             let (control, reconciler) = (Rc::clone(self), Rc::clone(reconciler));
@@ -63,11 +67,16 @@ impl Control {
         }
     }
 
+    /// What this node has last done for a schedule.
+    fn followed(&self, schedule: &ScheduleEntry) -> Own {
+        self.snapshots.followed.borrow().get(&schedule.id).copied().unwrap_or_default()
+    }
+
     async fn take_due(self: &Rc<Control>, reconciler: &Rc<Reconciler>, all: Vec<ScheduleEntry>) {
         for ScheduleEntry { name, .. } in all {
             let key = snapshot_schedule_key(&name);
             let Some((schedule, revision)) = reconciler.get::<ScheduleEntry>(&key) else { continue };
-            let Some(due) = schedule::due(&schedule, unix_now()) else { continue };
+            let Some(due) = schedule::due(&schedule, self.followed(&schedule), unix_now()) else { continue };
             if reconciler.is_stopping() || is_taken(reconciler) {
                 return;
             }
@@ -82,7 +91,7 @@ impl Control {
                 return tracing::debug!(%error, "another node takes the snapshot, or the record does not respond");
             }
             self.take_and_note(reconciler, &schedule, due).await;
-            self.delete_expired(reconciler, &schedule).await;
+            delete_expired(reconciler, &schedule).await;
             release_turn(reconciler).await;
         }
     }
@@ -101,7 +110,9 @@ impl Control {
                 let obstacle = obstacle(reconciler, schedule, &error);
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(schedule = name, error, "a snapshot was not taken by schedule; retrying");
-                (None, Some(FailedAttempt { at: unix_now(), obstacle }))
+                let at = unix_now();
+                self.snapshots.followed.borrow_mut().entry(schedule.id).or_default().failed = Some(at);
+                (None, Some(FailedAttempt { at, obstacle }))
             }
         };
         let noted = self.change_schedule(name, |entry| {
@@ -114,7 +125,10 @@ impl Control {
         if let Err(error) = noted.await {
             return tracing::debug!(schedule = name, %error, "the record does not say yet whether a snapshot was taken");
         }
-        if let (Some(taken), Some(since)) = (taken, schedule::missed_since(schedule, unix_now())) {
+        let Some(taken) = taken else { return };
+        let own = Own { due: Some(due), failed: None };
+        self.snapshots.followed.borrow_mut().insert(schedule.id, own);
+        if let Some(since) = schedule::missed_since(schedule, unix_now()) {
             let text = format!(
                 "schedule {name} has taken snapshot {}: one that was due at {} was missed",
                 taken.name,
@@ -144,32 +158,6 @@ impl Control {
         let volumes = schedule.volumes.iter().map(|volume| volume.id.clone()).collect();
         let number = self.take_set(SnapshotSpec { name, volumes }, Some(of)).await?;
         Ok(self.snapshot(&number.to_string())?.entry)
-    }
-
-    /// Deletes the snapshots of a schedule that it does not keep, except those on hold.
-    async fn delete_expired(&self, reconciler: &Reconciler, schedule: &ScheduleEntry) {
-        // Somebody may have changed what it keeps.
-        let now = reconciler.get::<ScheduleEntry>(&snapshot_schedule_key(&schedule.name));
-        let Some((schedule, _)) = now.filter(|(now, _)| now.id == schedule.id) else { return };
-        let is_its = |entry: &SnapshotEntry| {
-            let of_it = entry.schedule.as_ref().is_some_and(|of| of.is_of(&schedule));
-            of_it && entry.state == SnapshotState::Complete && !entry.held
-        };
-        let its = all(reconciler).into_iter().filter(is_its);
-        let its = its.map(|entry| Kept { at: entry.at, number: entry.number }).collect();
-        for number in expired(schedule.retention, its) {
-            if reconciler.is_stopping() {
-                return;
-            }
-            let deleted = self.change_snapshot(number, |entry| {
-                check_deletable(reconciler, entry)?;
-                let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
-                Ok(is_its(entry).then_some(next))
-            });
-            if let Err(error) = deleted.await {
-                tracing::debug!(schedule = schedule.name, number, %error, "a snapshot is not deleted yet");
-            }
-        }
     }
 
     /// The snapshots that schedules have missed. Only one node of the cluster reports each: the first one
@@ -217,6 +205,42 @@ async fn release_turn(reconciler: &Reconciler) {
         let released = Reconciler::transaction().expect(SNAPSHOT_TURN, Some(revision)).delete(SNAPSHOT_TURN);
         if let Err(error) = reconciler.commit(released).await {
             tracing::debug!(%error, "the turn to take snapshots was not released");
+        }
+    }
+}
+
+/// Deletes the snapshots of a schedule that it does not keep, except those on hold. Stops if somebody changes,
+/// pauses or deletes the schedule: what is left is decided after its next snapshot.
+async fn delete_expired(reconciler: &Reconciler, schedule: &ScheduleEntry) {
+    let key = snapshot_schedule_key(&schedule.name);
+    // Somebody may have changed what it keeps.
+    let now = reconciler.get::<ScheduleEntry>(&key).filter(|(now, _)| now.id == schedule.id && !now.paused);
+    let Some((schedule, revision)) = now else { return };
+    let is_its = |entry: &SnapshotEntry| {
+        let of_it = entry.schedule.as_ref().is_some_and(|of| of.is_of(&schedule));
+        of_it && entry.state == SnapshotState::Complete && !entry.held
+    };
+    let its = all(reconciler).into_iter().filter(is_its);
+    let its = its.map(|entry| Kept { at: entry.at, number: entry.number }).collect();
+    for number in expired(schedule.retention, its) {
+        if reconciler.is_stopping() || reconciler.revision_of(&key) != Some(revision) {
+            return;
+        }
+        let found = numbered(reconciler, number);
+        let found = found.filter(|(entry, _)| is_its(entry) && check_deletable(reconciler, entry).is_ok());
+        let Some((entry, known)) = found else { continue };
+        let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
+        let deleted = Reconciler::transaction()
+            .expect(&key, Some(revision))
+            .expect(&entry.key(), Some(known))
+            .delete(&entry.key())
+            .put(&next.key(), json(&next));
+        if let Err(error) = reconciler.commit(deleted).await {
+            tracing::debug!(schedule = schedule.name, number, %error, "a snapshot is not deleted yet");
+            // If the record does not respond, each of the others would wait for it, too.
+            if !matches!(error, ClusterError::Conflict(_)) {
+                return;
+            }
         }
     }
 }

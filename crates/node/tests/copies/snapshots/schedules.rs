@@ -1,7 +1,7 @@
 //! Snapshots by schedule: one for each time, whichever nodes are up, and only what is kept stays.
 
 use node::control::{FaultKind, ScheduleChange, ScheduleSpec, ScheduleStatus};
-use node::copies::{Retention, ScheduleObstacle};
+use node::copies::{OfSchedule, Retention, ScheduleEntry, ScheduleObstacle};
 
 use super::*;
 
@@ -40,6 +40,44 @@ impl Cluster {
     fn change_schedule(&self, change: ScheduleChange) {
         self.control(0, move |control| async move {
             control.change_snapshot_schedule(SCHEDULE, change).await.unwrap();
+        });
+    }
+
+    /// Adds snapshots that the schedule has taken, from number 1,000 on, to the record alone.
+    fn add_taken(&self, schedule: &ScheduleEntry, count: u32) {
+        let volume = &schedule.volumes[0];
+        let of = SnapshotOf {
+            id: volume.id.clone(),
+            name: volume.name.clone(),
+            size: 1 << 20,
+            copies: Vec::new(),
+        };
+        let entry = |number: u32| SnapshotEntry {
+            number,
+            name: format!("taken-{number}"),
+            at: CREATED,
+            node: 1,
+            incarnation: 0,
+            state: SnapshotState::Complete,
+            volumes: vec![of.clone()],
+            pause_us: 0,
+            held: false,
+            restores: None,
+            schedule: Some(OfSchedule {
+                name: schedule.name.clone(),
+                id: schedule.id,
+                due: CREATED + u64::from(number),
+            }),
+        };
+        let entries: Vec<SnapshotEntry> = (1_000..1_000 + count).map(entry).collect();
+        self.control(0, move |control| async move {
+            let reconciler = control.reconciler().unwrap();
+            for entry in entries {
+                let transaction = Reconciler::transaction()
+                    .put(&entry.key(), json(&entry))
+                    .put(LAST_SNAPSHOT, json(&entry.number));
+                reconciler.commit(transaction).await.unwrap();
+            }
         });
     }
 
@@ -148,6 +186,28 @@ fn only_what_is_kept_or_held_stays_of_what_the_schedule_has_taken() {
     cluster.world.run_for(Duration::from_secs(10));
     assert_eq!(number_of(&cluster), 4 + 1);
     assert_eq!(cluster.schedule(0).snapshots, 1);
+}
+
+#[test]
+fn a_schedule_that_is_paused_while_it_deletes_stops() {
+    let cluster = Cluster::hurried(1, 2);
+    let schedule = cluster.add_schedule(&[NAME], 1).entry;
+    cluster.run_to_next_time();
+    cluster.world.run_for(Duration::from_secs(5));
+    cluster.add_taken(&schedule, 300);
+    let count = cluster.scheduled(0).len();
+    assert_eq!(count, 1 + 300, "none of them is deleted before the next one is due");
+    cluster.run_to_next_time();
+    let is_deleting = || {
+        cluster.world.run_for(Duration::from_millis(5));
+        cluster.scheduled(0).len() < count
+    };
+    assert!((0..1_000).any(|_| is_deleting()), "one is taken, and the others are deleted");
+    cluster.change_schedule(ScheduleChange { paused: Some(true), ..ScheduleChange::default() });
+    let left = cluster.scheduled(0).len();
+    assert!(left > 1, "it was paused too late");
+    cluster.world.run_for(Duration::from_secs(10));
+    assert_eq!(cluster.scheduled(0).len(), left);
 }
 
 #[test]
