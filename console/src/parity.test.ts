@@ -108,8 +108,6 @@ const NOT_SHOWN: Record<string, string> = {
   'Pool extent': 'nodes round to it',
   'SnapshotDiff ranges': NO_DIFF,
   'Snapshot schedule': NO_SCHEDULES,
-  'SnapshotRestored kept': NO_RESTORE,
-  'SnapshotRestored pause_us': NO_RESTORE,
   'SnapshotSchedule daily': NO_SCHEDULES,
   'SnapshotSchedule keep': NO_SCHEDULES,
   'SnapshotSchedule last_snapshot': NO_SCHEDULES,
@@ -249,7 +247,7 @@ const methodsIn = (source: string) => [...source.matchAll(/\b(?:client\s*\.|Clie
 /** Those of which it requests a dry run: what it hands to `would`, or to `done` and `show` of `Confirm`. */
 function dryRunsIn(source: string): string[] {
   const closures = [...source.matchAll(/\blet (\w+) = \|client\b.*?\|(.*?);\n/gs)]
-  return [...source.matchAll(/\b(?:would|confirm\.(?:done|show))\(/g)].flatMap(({ index }) => {
+  return [...source.matchAll(/\b(?:would|confirm\s*\.(?:done|show))\(/g)].flatMap(({ index }) => {
     const handed = inParentheses(source, index)
     const named = closures.filter(([, name]) => new RegExp(`\\b${name}\\b`).test(handed))
     return methodsIn([handed, ...named.map(([, , body]) => body)].join('\n'))

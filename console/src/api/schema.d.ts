@@ -95,9 +95,10 @@ export interface paths {
         put?: never;
         /**
          * Lets this node join the cluster that issued the token.
-         * @description Its targets, LUN maps, host groups and volumes become part of the cluster. If names, IQNs, LUNs or secrets
-         *     collide, all collisions are listed, nothing is changed, and the token stays valid. A node whose cluster
-         *     has never had another node leaves that cluster.
+         * @description Its targets, LUN maps, host groups, volumes, users, API tokens and floating IPs become part of the cluster.
+         *     If names, IQNs, LUNs, addresses or secrets collide, all collisions are listed, nothing is changed, and the
+         *     token stays valid. A node whose cluster has never had another node leaves that cluster. A node whose own
+         *     cluster has snapshots, or schedules of them, cannot join another one.
          */
         post: operations["join_cluster"];
         delete?: never;
@@ -1098,6 +1099,53 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/snapshot-schedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All schedules of snapshots, by name. */
+        get: operations["list_snapshot_schedules"];
+        put?: never;
+        /**
+         * Creates a schedule of snapshots.
+         * @description One node of the cluster takes each snapshot, whichever are up. If several times have passed without one,
+         *     one is taken as soon as possible. The first snapshot is due at the next multiple of the interval.
+         */
+        post: operations["create_snapshot_schedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/snapshot-schedules/{schedule}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One schedule of snapshots. */
+        get: operations["show_snapshot_schedule"];
+        put?: never;
+        post?: never;
+        /**
+         * Deletes a schedule of snapshots.
+         * @description Its snapshots stay. They are not deleted automatically any more, not even by a new schedule of that name.
+         */
+        delete: operations["delete_snapshot_schedule"];
+        options?: never;
+        head?: never;
+        /**
+         * Changes a schedule of snapshots, pauses it, or resumes it.
+         * @description What it does not keep any more is deleted after its next snapshot.
+         */
+        patch: operations["change_snapshot_schedule"];
+        trace?: never;
+    };
     "/v1/snapshots": {
         parameters: {
             query?: never;
@@ -1144,6 +1192,55 @@ export interface paths {
         head?: never;
         /** Puts a snapshot on hold, so that it cannot be deleted, or releases it. */
         patch: operations["change_snapshot"];
+        trace?: never;
+    };
+    "/v1/snapshots/{snapshot}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What differs between two snapshots of a volume, in pages.
+         * @description Exactly the blocks of 4 KiB that read differently are named: neither what was overwritten with the same
+         *     data, nor what is the same again after a restore. It takes time in proportion to what was changed in
+         *     between. A node compares for half a second for one page; so a page may have fewer ranges than `limit`, or
+         *     none, although there is a `next` one. The snapshots may be named in either order. What the volume holds
+         *     now is not compared, because it changes meanwhile: take a snapshot.
+         *
+         *     A node whose copy does not have both snapshots forwards the request to one whose copy has.
+         */
+        get: operations["diff_snapshots"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/snapshots/{snapshot}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restores volumes to a snapshot, all at one instant, on all copies in sync.
+         * @description It takes the same time at any size, and can be repeated. What the volumes are now is kept as a snapshot,
+         *     unless it is discarded. Hosts wait meanwhile, and get a unit attention afterwards. If hosts are logged in
+         *     that see one of the volumes, they are named, and `force` is needed: what they have cached does not fit any
+         *     more. A copy that is out of sync gets a full resync. A volume that has grown since keeps its size.
+         */
+        post: operations["restore_snapshot"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/targets": {
@@ -1287,7 +1384,7 @@ export interface paths {
         delete: operations["delete_user"];
         options?: never;
         head?: never;
-        /** Changes the role or password of a user, who is logged out on all nodes. */
+        /** Changes the name, role or password of a user, who is logged out on all nodes. */
         patch: operations["change_user"];
         trace?: never;
     };
@@ -1649,6 +1746,19 @@ export interface components {
             volumes: number;
         } | components["schemas"]["DryRun"];
         /** @description The result of a call, or of its dry run. */
+        Answer_SnapshotRestored: {
+            kept?: components["schemas"]["Snapshot"] | null;
+            /**
+             * Format: int64
+             * @description For how long hosts had to wait, in microseconds.
+             */
+            pause_us: number;
+            /** @description Name of the snapshot that they were restored to. */
+            snapshot: string;
+            /** @description Their names. */
+            volumes: string[];
+        } | components["schemas"]["DryRun"];
+        /** @description The result of a call, or of its dry run. */
         Answer_Target: {
             /** @description Display name. */
             alias?: string | null;
@@ -1924,6 +2034,21 @@ export interface components {
              * @example deleting volume "db"
              */
             what: string;
+        };
+        /** @description Bytes of a volume that differ between two snapshots. */
+        ChangedRange: {
+            /**
+             * Format: int64
+             * @description Length in bytes.
+             */
+            len: number;
+            /**
+             * Format: int64
+             * @description Offset in the volume, in bytes.
+             */
+            offset: number;
+            /** @description They are zeros in `snapshot`. Otherwise there is data in each block. */
+            zeroed: boolean;
         };
         /** @description A CHAP name and secret. The secret is write-only: responses contain the name alone. */
         Chap: {
@@ -2286,6 +2411,7 @@ export interface components {
              *     this is the number on the first node of `seen_by`.
              */
             id: number;
+            map?: components["schemas"]["MapChange"] | null;
             /**
              * Format: int32
              * @description Number of the node that it concerns; absent: it concerns none.
@@ -2313,7 +2439,13 @@ export interface components {
              * @example 3f0a9c5e7d2b41868e6f1a2b3c4d5e6f
              */
             subject_id?: string | null;
-            /** @description What happened, as text. */
+            /**
+             * Format: int32
+             * @description Number of the node that `subject` names: two nodes may know it by different names. Absent: the subject
+             *     is not a node.
+             */
+            subject_node?: number | null;
+            /** @description What happened, as text. The texts of several nodes for the same event may differ. */
             text: string;
         };
         /** @description Events, oldest first. */
@@ -2357,7 +2489,7 @@ export interface components {
          * @description Codes of findings.
          * @enum {string}
          */
-        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "copies-mismatch" | "blocks-lost" | "scrub-unrepaired" | "scrub-overdue" | "volume-name-taken" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "pool-nearly-full" | "pool-full-soon" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
+        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "snapshot-schedule-missed" | "copies-mismatch" | "blocks-lost" | "scrub-unrepaired" | "scrub-overdue" | "volume-name-taken" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "pool-nearly-full" | "pool-full-soon" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
         /**
          * @description A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure.
          *     Initiators can always connect to it.
@@ -3414,10 +3546,84 @@ export interface components {
                  *     if it was not taken.
                  */
                 pause_us?: number | null;
+                /** @description Name of the schedule that has taken it. Absent: somebody has. */
+                schedule?: string | null;
                 /** @description Whether it exists. */
                 state: components["schemas"]["SnapshotState"];
                 /** @description Its volumes. */
                 volumes: components["schemas"]["SnapshotVolume"][];
+            }[];
+            /** @description Nodes that did not answer, and why: their part is missing. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description A list. It is an object so that fields can be added later. */
+        List_SnapshotSchedule: {
+            /** @description Sorted by name or number. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description When it was created, in seconds since 1970.
+                 */
+                created: number;
+                /**
+                 * Format: int32
+                 * @description The last snapshot of each day is kept for this number of days (UTC) that have one.
+                 */
+                daily: number;
+                /**
+                 * Format: int64
+                 * @description Interval in seconds. Snapshots are due at its multiples: full hours, days from 00:00 UTC, weeks from
+                 *     Monday.
+                 */
+                every: number;
+                /**
+                 * Format: int32
+                 * @description How many of the latest snapshots are kept.
+                 */
+                keep: number;
+                /** @description Name of the last snapshot that it has taken. It may have been deleted. */
+                last_snapshot?: string | null;
+                /**
+                 * Format: int64
+                 * @description When that was taken, in seconds since 1970.
+                 */
+                last_success?: number | null;
+                /**
+                 * Format: int64
+                 * @description When the snapshot was due that is missing now, in seconds since 1970. Absent: none is overdue.
+                 */
+                missed_since?: number | null;
+                /**
+                 * Format: int32
+                 * @description The same for months.
+                 */
+                monthly: number;
+                /**
+                 * @description Name. The snapshots are called `NAME-2026-11-29T21.50.45Z`, after the time at which they are taken.
+                 * @example hourly
+                 */
+                name: string;
+                /**
+                 * Format: int64
+                 * @description When the next snapshot is due, in seconds since 1970; in the past if it is late. Absent: paused.
+                 */
+                next?: number | null;
+                /** @description Paused: no snapshots are taken or deleted. */
+                paused: boolean;
+                /** @description Why the last attempt failed, as text. It is repeated every minute. Absent: it succeeded. */
+                problem?: string | null;
+                /**
+                 * Format: int64
+                 * @description How many snapshots it has.
+                 */
+                snapshots: number;
+                /** @description Names of the volumes. Each snapshot has all of them. */
+                volumes: string[];
+                /**
+                 * Format: int32
+                 * @description The same for weeks, which begin on Mondays.
+                 */
+                weekly: number;
             }[];
             /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
@@ -3673,6 +3879,20 @@ export interface components {
         Maintenance: {
             /** @description True: enter maintenance; false: leave it. */
             on: boolean;
+        };
+        /** @description A LUN map that was added or removed. `subject_id` of the event is the volume. */
+        MapChange: {
+            /** @description Whether the map was added; `false`: it was removed. */
+            added: boolean;
+            /** @description Host group. */
+            host: string;
+            /**
+             * Format: int32
+             * @description Logical unit number.
+             */
+            lun: number;
+            /** @description iSCSI name of the target. */
+            target: string;
         };
         /** @description A LUN map to create. */
         MapCreate: {
@@ -4259,6 +4479,8 @@ export interface components {
              *     if it was not taken.
              */
             pause_us?: number | null;
+            /** @description Name of the schedule that has taken it. Absent: somebody has. */
+            schedule?: string | null;
             /** @description Whether it exists. */
             state: components["schemas"]["SnapshotState"];
             /** @description Its volumes. */
@@ -4304,11 +4526,192 @@ export interface components {
             /** @description The volumes, by name or ID: 1 to 128 log volumes. */
             volumes: string[];
         };
+        /** @description A page of what differs between two snapshots of a volume. */
+        SnapshotDiff: {
+            /**
+             * Format: int64
+             * @description The `offset` of the next page. Absent: this is the last one.
+             */
+            next?: number | null;
+            /** @description What differs, by offset, in whole blocks of 4 KiB. A range may continue on the next page. */
+            ranges: components["schemas"]["ChangedRange"][];
+            /** @description Name of the snapshot to compare with. */
+            since: string;
+            /**
+             * Format: int64
+             * @description Size of the volume in `snapshot`, in bytes. If the volume was smaller in `since`, the rest counts as
+             *     zeros there.
+             */
+            size: number;
+            /** @description Name of the snapshot whose content is described. */
+            snapshot: string;
+            /** @description Volume name. */
+            volume: string;
+        };
+        /** @description A restore of volumes to a snapshot. */
+        SnapshotRestore: {
+            /** @description Do not keep what the volumes are now. Otherwise it is kept as a snapshot. */
+            discard?: boolean;
+            /** @description Restore although hosts are logged in that see the volumes, or nodes do not say which are. */
+            force?: boolean;
+            /** @description The volumes, by name or ID, at most 48; empty: all that the snapshot has. */
+            volumes?: string[];
+        };
+        /** @description Volumes that were restored. */
+        SnapshotRestored: {
+            kept?: components["schemas"]["Snapshot"] | null;
+            /**
+             * Format: int64
+             * @description For how long hosts had to wait, in microseconds.
+             */
+            pause_us: number;
+            /** @description Name of the snapshot that they were restored to. */
+            snapshot: string;
+            /** @description Their names. */
+            volumes: string[];
+        };
+        /** @description A schedule: at which times snapshots of volumes are taken, and which of them are kept. */
+        SnapshotSchedule: {
+            /**
+             * Format: int64
+             * @description When it was created, in seconds since 1970.
+             */
+            created: number;
+            /**
+             * Format: int32
+             * @description The last snapshot of each day is kept for this number of days (UTC) that have one.
+             */
+            daily: number;
+            /**
+             * Format: int64
+             * @description Interval in seconds. Snapshots are due at its multiples: full hours, days from 00:00 UTC, weeks from
+             *     Monday.
+             */
+            every: number;
+            /**
+             * Format: int32
+             * @description How many of the latest snapshots are kept.
+             */
+            keep: number;
+            /** @description Name of the last snapshot that it has taken. It may have been deleted. */
+            last_snapshot?: string | null;
+            /**
+             * Format: int64
+             * @description When that was taken, in seconds since 1970.
+             */
+            last_success?: number | null;
+            /**
+             * Format: int64
+             * @description When the snapshot was due that is missing now, in seconds since 1970. Absent: none is overdue.
+             */
+            missed_since?: number | null;
+            /**
+             * Format: int32
+             * @description The same for months.
+             */
+            monthly: number;
+            /**
+             * @description Name. The snapshots are called `NAME-2026-11-29T21.50.45Z`, after the time at which they are taken.
+             * @example hourly
+             */
+            name: string;
+            /**
+             * Format: int64
+             * @description When the next snapshot is due, in seconds since 1970; in the past if it is late. Absent: paused.
+             */
+            next?: number | null;
+            /** @description Paused: no snapshots are taken or deleted. */
+            paused: boolean;
+            /** @description Why the last attempt failed, as text. It is repeated every minute. Absent: it succeeded. */
+            problem?: string | null;
+            /**
+             * Format: int64
+             * @description How many snapshots it has.
+             */
+            snapshots: number;
+            /** @description Names of the volumes. Each snapshot has all of them. */
+            volumes: string[];
+            /**
+             * Format: int32
+             * @description The same for weeks, which begin on Mondays.
+             */
+            weekly: number;
+        };
+        /** @description A change of a schedule. What is absent stays as it is. */
+        SnapshotScheduleChange: {
+            /**
+             * Format: int32
+             * @description For how many days the last snapshot of each is kept.
+             */
+            daily?: number | null;
+            /**
+             * Format: int64
+             * @description Interval in seconds: whole minutes, at most 366 days.
+             */
+            every?: number | null;
+            /**
+             * Format: int32
+             * @description How many of the latest snapshots are kept.
+             */
+            keep?: number | null;
+            /**
+             * Format: int32
+             * @description The same for months.
+             */
+            monthly?: number | null;
+            /** @description Pause it, or resume it. What was due meanwhile is not made good. */
+            paused?: boolean | null;
+            /** @description The volumes, by name or ID: 1 to 128 log volumes. */
+            volumes?: string[] | null;
+            /**
+             * Format: int32
+             * @description The same for weeks.
+             */
+            weekly?: number | null;
+        };
+        /**
+         * @description A schedule to be created. At least one of `keep`, `daily`, `weekly` and `monthly` is more than 0; they are
+         *     900 at most together.
+         */
+        SnapshotScheduleCreate: {
+            /**
+             * Format: int32
+             * @description For how many days the last snapshot of each is kept.
+             */
+            daily?: number;
+            /**
+             * Format: int64
+             * @description Interval in seconds: whole minutes, at most 366 days.
+             */
+            every: number;
+            /**
+             * Format: int32
+             * @description How many of the latest snapshots are kept.
+             */
+            keep?: number;
+            /**
+             * Format: int32
+             * @description The same for months.
+             */
+            monthly?: number;
+            /**
+             * @description Name: 1 to 42 letters, digits, '-', '_' and '.', not only digits. No other schedule has it.
+             * @example hourly
+             */
+            name: string;
+            /** @description The volumes, by name or ID: 1 to 128 log volumes. */
+            volumes: string[];
+            /**
+             * Format: int32
+             * @description The same for weeks.
+             */
+            weekly?: number;
+        };
         /**
          * @description Whether a snapshot exists.
          * @enum {string}
          */
-        SnapshotState: "preparing" | "complete" | "deleting";
+        SnapshotState: "preparing" | "restoring" | "complete" | "deleting";
         /** @description What a snapshot has of one volume. */
         SnapshotVolume: {
             /** @description The volume's copies. */
@@ -4335,8 +4738,8 @@ export interface components {
             /** @description What kind of thing it is. */
             kind: components["schemas"]["SubjectKind"];
             /**
-             * @description Name of the volume, pool or node, path of the disk, or address; absent for the cluster, and where a
-             *     finding concerns several things of that kind.
+             * @description Name of the volume, pool, node or schedule, path of the disk, or address; absent for the cluster, and
+             *     where a finding concerns several things of that kind.
              */
             name?: string | null;
             /**
@@ -4349,7 +4752,7 @@ export interface components {
          * @description Kinds of subjects of findings.
          * @enum {string}
          */
-        SubjectKind: "cluster" | "node" | "volume" | "copy" | "pool" | "disk" | "address" | "change";
+        SubjectKind: "cluster" | "node" | "volume" | "copy" | "pool" | "disk" | "address" | "change" | "schedule";
         /** @description Limit for the resync traffic of all nodes together. */
         SyncLimit: {
             /**
@@ -4444,6 +4847,8 @@ export interface components {
         };
         /** @description Changes to a user, who is logged out on all nodes. */
         UserChange: {
+            /** @description New name: 1 to 63 letters, digits, `-`, `_` and `.`. */
+            name?: string | null;
             /**
              * Format: password
              * @description New password.
@@ -5156,7 +5561,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `cluster_already`: it is in this cluster, or in one that has had other nodes; `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `life_unknown`, `entry_unreadable`, `record_in_etcd`: such a cluster has no witnesses */
+            /** @description `cluster_already`: it is in this cluster, or in one that has had other nodes; `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `cluster_has_snapshots`, `cluster_has_schedules`, `life_unknown`, `entry_unreadable`, `record_in_etcd`: such a cluster has no witnesses */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7932,6 +8337,249 @@ export interface operations {
             504: components["responses"]["Late"];
         };
     };
+    list_snapshot_schedules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Those of the cluster */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_SnapshotSchedule"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
+    create_snapshot_schedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnapshotScheduleCreate"];
+            };
+        };
+        responses: {
+            /** @description It is created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotSchedule"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `volume_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `snapshot_schedule_exists`; `snapshot_volume_kind`: a volume is not a log volume; `too_many_schedules`; `forked`; `not_replicated` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            /** @description `name_invalid`; `field_invalid`: the interval is not in whole minutes, or nothing would be kept, or more than 900 snapshots */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
+    show_snapshot_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Schedule name */
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schedule */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotSchedule"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `snapshot_schedule_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
+    delete_snapshot_schedule: {
+        parameters: {
+            query?: {
+                /** @description Dry run: show what would be done, and change nothing. */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Schedule name */
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
+            /** @description It is deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `snapshot_schedule_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: components["responses"]["Conflict"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
+    change_snapshot_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Schedule name */
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnapshotScheduleChange"];
+            };
+        };
+        responses: {
+            /** @description The schedule */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotSchedule"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `snapshot_schedule_not_found`; `volume_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `snapshot_volume_kind`: a volume is not a log volume; `forked`; `not_replicated`; `snapshot_schedule_unreadable`: a later version wrote it */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            /** @description `field_invalid`: the interval is not in whole minutes, or nothing would be kept, or more than 900 snapshots */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
     list_snapshots: {
         parameters: {
             query?: {
@@ -8185,6 +8833,149 @@ export interface operations {
             500: components["responses"]["Failed"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
+    diff_snapshots: {
+        parameters: {
+            query: {
+                /** @description Volume name or ID. */
+                volume: string;
+                /** @description Name or number of the snapshot to compare with, usually an earlier one. */
+                since: string;
+                /** @description Only ranges from here on, in bytes: `next` of the previous page; absent: from the beginning. */
+                offset?: number;
+                /** @description Maximum number of ranges: 1 to 4096; default 1000. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Snapshot name or number */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The ranges in which the volume differs in this snapshot from what it is in `since` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotDiff"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `snapshot_not_found`; `volume_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not_in_snapshot`; `no_copy_has_both`: no copy has both snapshots; `not_compared`: the copy cannot be read now; `snapshot_preparing` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            /** @description `field_invalid`: `offset` is behind the end of the volume */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
+    restore_snapshot: {
+        parameters: {
+            query?: {
+                /** @description Dry run: show what would be done, and change nothing. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Snapshot name or number */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnapshotRestore"];
+            };
+        };
+        responses: {
+            /** @description The volumes are restored, durably; with `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Answer_SnapshotRestored"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `snapshot_not_found`; `volume_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `volumes_in_use`: hosts use them; `not_in_snapshot`; `copy_lacks_snapshot`: a copy in sync does not have it; `not_restored`: a copy cannot be restored now; `snapshot_preparing`; `too_many_snapshots`; `forked` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            /** @description `restore_too_slow`; `node_unreachable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `restore_unfinished`: it is decided, and continues */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             507: components["responses"]["Full"];
         };
     };
@@ -8846,7 +9637,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `last_admin` */
+            /** @description `last_admin`, `user_exists` */
             409: {
                 headers: {
                     [name: string]: unknown;
