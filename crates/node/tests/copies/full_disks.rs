@@ -5,7 +5,7 @@ use super::failed_disks::{read_from, write_to};
 use super::*;
 
 use node::copies::{Awaited, Cause, Copies, KeptOut, NodeId};
-use rt::sim::{DiskImage, Fault};
+use rt::sim::DiskImage;
 
 pub(super) const FILE: &str = "/pool/file";
 const IN_FILE: &str = "in-file";
@@ -148,33 +148,6 @@ pub(super) fn both_full(seed: u64) {
 #[test]
 fn with_both_full_reads_and_overwrites_continue_and_allocations_are_refused() {
     each_seed(4, both_full);
-}
-
-/// A write waits until the full copy leaves. Meanwhile hosts overwrite other blocks through that copy, which
-/// says nothing about room.
-#[test]
-fn a_write_without_room_pauses_before_it_looks_again_whatever_else_happens() {
-    const OVERWRITTEN: u64 = 24;
-    each_seed(3, |seed| {
-        let cluster = of_nodes(seed, 2, 1);
-        (1..=OVERWRITTEN).for_each(|lba| write_to(&cluster, 0, lba, 1).unwrap());
-        fill(&cluster, 0, 0);
-        let looks = || cluster.world.fault_counts().of(Fault::DiskFull);
-        let before = looks();
-        let (host, portal) = (cluster.client("host"), cluster.portal(0));
-        cluster.world.block_on(host, CoreId(0), move || async move {
-            let session = log_in(portal, "host").await.unwrap();
-            for lba in 1..=OVERWRITTEN {
-                let session = Rc::clone(&session);
-                rt::spawn(async move { while write(&session, lba, 2).await.is_ok() {} }).detach();
-            }
-            rt::sleep(Duration::from_millis(20)).await;
-            rt::spawn(async move { write(&session, place(1), 1).await.is_ok() }).detach();
-            rt::sleep(Duration::from_millis(30)).await;
-        });
-        let looks = looks() - before;
-        assert!((1..50).contains(&looks), "{looks} looks in 30 ms");
-    });
 }
 
 #[test]
