@@ -688,7 +688,8 @@ impl Running {
     }
 }
 
-/// Handles notifications from the pool. It keeps nothing alive while it waits, so that the log can end.
+/// Handles notifications from the pool, and from reads whose end has freed segments. It keeps nothing alive
+/// while it waits, so that the log can end.
 async fn listen(inner: &Weak<Inner>, handle: &LogHandle) {
     loop {
         handle.bell.wait().await;
@@ -704,6 +705,8 @@ async fn listen(inner: &Weak<Inner>, handle: &LogHandle) {
         }
         inner.state.borrow_mut().account(&handle.tuning);
         inner.tend();
+        // Reads may have ended that kept segments from being free.
+        inner.unstick();
         // Another disk may be leaving now, or none.
         inner.tell_stays();
         inner.changed.notify();

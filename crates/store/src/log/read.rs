@@ -599,9 +599,17 @@ pub(super) struct Pinned<'a> {
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
-        let mut state = self.inner.state.borrow_mut();
-        for segment in &self.segments {
-            state.stock_changed |= state.segments.unpin(*segment);
+        let mut freed = false;
+        {
+            let mut state = self.inner.state.borrow_mut();
+            for segment in &self.segments {
+                freed |= state.segments.unpin(*segment);
+            }
+            state.stock_changed |= freed;
+        }
+        // Writes may wait for these segments, and no other task may be left that would announce them.
+        if freed {
+            self.inner.handle.bell.ring();
         }
     }
 }

@@ -506,6 +506,11 @@ impl Segments {
         true
     }
 
+    /// Whether segments become free as soon as reads that are under way have ended.
+    pub(crate) fn awaits_reads(&self) -> bool {
+        self.used.values().any(|used| used.released)
+    }
+
     /// Releases a segment that a durable root says is not needed.
     pub(crate) fn release(&mut self, segment: u32) {
         let Some(used) = self.used.get_mut(&segment) else { return };
@@ -555,8 +560,8 @@ mod tests {
         segments.seal(0);
         segments.clear(place.run(1));
         segments.release(0);
-        assert_eq!(segments.free.len(), 3);
-        assert!(segments.unpin(0));
+        assert_eq!((segments.free.len(), segments.awaits_reads()), (3, true));
+        assert!(segments.unpin(0) && !segments.awaits_reads());
         assert_eq!(segments.free.last(), Some(&0), "what was freed last is taken first");
     }
 

@@ -596,7 +596,8 @@ impl Inner {
     /// free one.
     ///
     /// A checkpoint announces what is free, and may find segments that the cleaner can work on. If there is
-    /// nothing to merge either, there is no room, and the requests fail.
+    /// nothing to merge either, reads may keep segments from becoming free: their end calls this again. If
+    /// there are none, there is no room, and the requests fail.
     pub(super) fn unstick(self: &Rc<Inner>) {
         let refused = {
             let mut state = self.state.borrow_mut();
@@ -616,7 +617,7 @@ impl Inner {
             if state.has_unmerged() || state.spare() > 0 {
                 state.checkpoint_wanted = true;
                 Vec::new()
-            } else if !state.exhausted {
+            } else if !state.exhausted || state.segments.awaits_reads() {
                 Vec::new()
             } else {
                 state.append.take_all()

@@ -1,3 +1,4 @@
+use super::super::segment::Kind;
 use super::*;
 
 /// Writes until there is no room. Then reads and UNMAP still work, and freed room can be written again.
@@ -143,5 +144,43 @@ fn segments_that_cannot_be_cleaned_are_replaced() {
             }
         }
         drop((pool, disks, slice));
+    });
+}
+
+/// Before, a read of many blocks that the disk took 50 ms for kept a third of a log's segments, and writes
+/// failed as if the log were full.
+#[test]
+fn writes_wait_for_segments_that_slow_reads_keep() {
+    const BLOCKS: u64 = 200;
+    let world = World::new(1);
+    let node = machine(&world, 1, 8 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = one_slice(BLOCKS * BLOCK).await;
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let (mut seen, mut reads) = (std::collections::BTreeSet::new(), Vec::new());
+        let mut number = 0;
+        let waiting = loop {
+            number += 1;
+            assert!(number < 5000, "something is freed although all of it is being read");
+            let data: Vec<u32> = {
+                let state = inner.state.borrow();
+                let used = state.segments.used.iter().filter(|(_, used)| used.kind == Kind::Data);
+                used.map(|(segment, _)| *segment).collect()
+            };
+            let new = data.into_iter().filter(|segment| seen.insert(*segment));
+            reads.extend(new.map(|segment| inner.pin(segment)));
+            let mut written = Box::pin(write(&slice, number % BLOCKS, number, Durability::Durable));
+            let ended = rt::timeout(Duration::from_secs(10), &mut written).await;
+            match ended {
+                Ok(result) => result.unwrap(),
+                Err(rt::Elapsed) => break written,
+            }
+        };
+        drop(reads);
+        rt::timeout(Duration::from_secs(10), waiting).await.expect("the reads have ended").unwrap();
+        for number in number + 1..number + 1000 {
+            write(&slice, number % BLOCKS, number, Durability::Durable).await.unwrap();
+        }
+        check(&slice).await;
     });
 }
