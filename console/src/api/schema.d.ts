@@ -1230,7 +1230,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Restores volumes to a snapshot, all at one instant, on all copies in sync.
+         * Restores volumes to a snapshot, all at one point in time, on all copies in sync.
          * @description It takes the same time at any size, and can be repeated. What the volumes are now is kept as a snapshot,
          *     unless it is discarded. Hosts wait meanwhile, and get a unit attention afterwards. If hosts are logged in
          *     that see one of the volumes, they are named, and `force` is needed: what they have cached does not fit any

@@ -40,7 +40,7 @@ export function TakeSnapshot({ volume, close }: { volume?: string; close: () => 
       }}
       done="Snapshot taken."
     >
-      <Said>Keeps what the volumes hold at one instant, on all copies in sync. Hosts wait meanwhile: for 500 ms at most, or the snapshot is not taken. What it holds is as after a power cut of the hosts; for a clean file system, freeze it first.</Said>
+      <Said>Keeps what the volumes hold at one point in time, on all copies in sync. Hosts wait meanwhile: for 500 ms at most, or the snapshot is not taken. What it holds is as after a power cut of the hosts; for a clean file system, freeze it first.</Said>
       <TextInput label="Name" description={`Empty: the time. ${NAME_HINT}`} placeholder={nameAt(Date.now())} value={name} onChange={(event) => setName(event.currentTarget.value)} error={wrong} data-autofocus />
       <MultiSelect
         label="Volumes"

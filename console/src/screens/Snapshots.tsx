@@ -51,7 +51,7 @@ export function Snapshots() {
       {!all ? (
         !snapshots.error && <Empty>Loading…</Empty>
       ) : all.length === 0 ? (
-        <Empty>No snapshots yet. A snapshot keeps what one or several log volumes held at one instant, whatever is written to them afterwards.</Empty>
+        <Empty>No snapshots yet. A snapshot keeps what one or several log volumes held at one point in time, whatever is written to them afterwards.</Empty>
       ) : (
         <>
           <Group gap="sm">

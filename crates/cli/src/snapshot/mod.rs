@@ -53,7 +53,7 @@ pub enum Command {
         #[arg(value_name = "VOLUME@SNAPSHOT")]
         to: Option<VolumeAt>,
     },
-    /// Restore volumes to a snapshot, all at one instant
+    /// Restore volumes to a snapshot, all at one point in time
     ///
     /// It takes the same time at any size. What the volumes are now is kept as a snapshot, unless it is
     /// discarded. Hosts that are logged in and see the volumes are named first, and nothing is done without

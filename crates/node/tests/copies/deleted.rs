@@ -100,7 +100,8 @@ fn a_volume_of_a_node_that_has_just_joined_is_deleted_for_good() {
     cluster.control(1, |control| async move {
         control.create_volume(new_volume(POOL, Shape::thick())).await.unwrap();
     });
-    // Until the node has written its pool's mark: it would not leave its own cluster while that takes so long.
+    // Until the node has written its pool's mark: it would not leave its own cluster while that takes so
+    // long.
     cluster.world.run_for(Duration::from_secs(2));
     let slow = Duration::from_secs(5);
     let latency = DiskLatency { write: slow..slow + Duration::from_nanos(1), ..DiskLatency::default() };

@@ -87,10 +87,10 @@ pub(super) async fn create_token(
 
 /// Lets this node join the cluster that issued the token.
 ///
-/// Its targets, LUN maps, host groups, volumes, users, API tokens and floating IPs become part of the cluster.
-/// If names, IQNs, LUNs, addresses or secrets collide, all collisions are listed, nothing is changed, and the
-/// token stays valid. A node whose cluster has never had another node leaves that cluster. A node whose own
-/// cluster has snapshots, or schedules of them, cannot join another one.
+/// Its targets, LUN maps, host groups, volumes, users, API tokens and floating IPs become part of the
+/// cluster. If names, IQNs, LUNs, addresses or secrets collide, all collisions are listed, nothing is
+/// changed, and the token stays valid. A node whose cluster has never had another node leaves that cluster. A
+/// node whose own cluster has snapshots, or schedules of them, cannot join another one.
 #[utoipa::path(
     post, path = "/v1/cluster/join", tag = "cluster", operation_id = "join_cluster",
     request_body = ClusterJoin,

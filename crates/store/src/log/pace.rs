@@ -24,8 +24,8 @@ pub(super) const FREEZE_PART: u64 = 2;
 /// Of what is left before a freeze, hosts may write 1/`SWEEP_PART` during a sweep. The rest is for the merge.
 const SWEEP_PART: u64 = 2;
 
-/// A sweep makes a step in any case for this many changes that wait to be merged: eight for each of its leaves.
-/// So it takes an eighth of the steps that the merge may take.
+/// A sweep makes a step in any case for this many changes that wait to be merged: eight for each of its
+/// leaves. So it takes an eighth of the steps that the merge may take.
 const SWEEP_CHANGES: usize = 8 * STEP_LEAVES;
 
 /// But no more steps than leave hosts this many bytes to write for each: that is less than they wait for at a

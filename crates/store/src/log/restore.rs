@@ -107,8 +107,8 @@ impl Slice {
         Ok(())
     }
 
-    /// Whether a restore of the slice had this number, as far as the slice knows: of those before the last one
-    /// it forgets what it no longer needs.
+    /// Whether a restore of the slice had this number, as far as the slice knows: of those before the last
+    /// one it forgets what it no longer needs.
     ///
     /// # Errors
     /// As [`Slice::last_restore`].

@@ -259,8 +259,8 @@ impl Control {
         Ok(answer)
     }
 
-    /// Adds the node to the cluster, with its floating addresses, and signs its certificate. The record has the
-    /// rest of what it has.
+    /// Adds the node to the cluster, with its floating addresses, and signs its certificate. The record has
+    /// the rest of what it has.
     async fn let_in(
         reconciler: &Rc<Reconciler>,
         authority: &ClusterAuthority,

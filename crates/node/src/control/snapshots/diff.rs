@@ -1,9 +1,9 @@
 //! What differs between two snapshots of a volume: which node can say it, and one page of it.
 //!
 //! A copy that has both snapshots compares its own slices ([`store::Slice::differences`]); the ranges of the
-//! volume are put together from theirs. All copies that have a snapshot have the same, so it does not matter which
-//! one is asked, and the next page may come from another one. The cursor is an offset in the volume: nothing
-//! is kept between pages, and snapshots do not change.
+//! volume are put together from theirs. All copies that have a snapshot have the same, so it does not matter
+//! which one is asked, and the next page may come from another one. The cursor is an offset in the volume:
+//! nothing is kept between pages, and snapshots do not change.
 
 use std::ops::Range;
 use std::rc::Rc;

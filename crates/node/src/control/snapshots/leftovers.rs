@@ -9,8 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use store::VolumeKind;
-
 use super::super::Control;
 use super::restoring::is_restored_to;
 use super::{all, snapshots_of_core};
@@ -27,9 +25,9 @@ use crate::shard::{Shard, on_all_cores};
 type InPool = (u64, u64);
 
 impl Control {
-    /// Begins to delete what copies here have of snapshots that the record remembers as deleted, for each copy
-    /// in a task of its own: a disk may hang. Returns whether all copies have said what they have, and nothing
-    /// of that is left.
+    /// Begins to delete what copies here have of snapshots that the record remembers as deleted, for each
+    /// copy in a task of its own: a disk may hang. Returns whether all copies have said what they have, and
+    /// nothing of that is left.
     pub(super) async fn delete_left_snapshots(&self, reconciler: &Reconciler) -> bool {
         let deleted = deleted(reconciler);
         if deleted.is_empty() {
@@ -64,8 +62,8 @@ impl Control {
         let Some(Some(has)) = in_pools(Some(id)).await.remove(&id) else { return };
         let Ok(reconciler) = self.reconciler() else { return };
         let Some((entry, _)) = reconciler.get::<VolumeEntry>(&volume_key(id)) else { return };
-        let is_thick = entry.shape.kind == VolumeKind::Thick;
-        let Some(above) = entry.snapshots_above.filter(|_| is_thick) else { return };
+        let has_none = !entry.shape.kind.has_snapshots();
+        let Some(above) = entry.snapshots_above.filter(|_| has_none) else { return };
         let first = pool_number(reconciler.cluster(), 0);
         let left: Arc<[u64]> =
             has.iter().map(|(number, _)| *number).filter(|it| is_before(*it, first, above)).collect();

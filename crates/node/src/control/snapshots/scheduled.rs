@@ -209,8 +209,8 @@ async fn release_turn(reconciler: &Reconciler) {
     }
 }
 
-/// Deletes the snapshots of a schedule that it does not keep, except those on hold. Stops if somebody changes,
-/// pauses or deletes the schedule: what is left is decided after its next snapshot.
+/// Deletes the snapshots of a schedule that it does not keep, except those on hold. Stops if somebody
+/// changes, pauses or deletes the schedule: what is left is decided after its next snapshot.
 async fn delete_expired(reconciler: &Reconciler, schedule: &ScheduleEntry) {
     let key = snapshot_schedule_key(&schedule.name);
     // Somebody may have changed what it keeps.

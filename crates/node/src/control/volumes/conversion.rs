@@ -208,7 +208,7 @@ impl Control {
                     control.check_snapshots_allow(before.id, &entry.name, kind)?;
                     let mut next = VolumeEntry::clone(entry);
                     next.shape.kind = kind;
-                    if kind == VolumeKind::Thick {
+                    if !kind.has_snapshots() {
                         next.snapshots_above = Some(last_snapshot(&reconciler));
                     }
                     Ok((next, vec![no_new_snapshot(&reconciler)]))
@@ -519,7 +519,7 @@ impl Control {
             }
             before += len;
         }
-        if converting.to == VolumeKind::Thick {
+        if !converting.to.has_snapshots() {
             self.delete_snapshots_before_thick(id).await;
         }
         self.switch(id).await?.map_err(|error| awaited(error, converting.to))

@@ -46,10 +46,9 @@ impl SliceCopy {
     /// Restores the copy to a snapshot, unless `restore` is the number of its last restore; and notes, in any
     /// case, that copies which are not in sync miss everything. Nothing is under way on any copy in sync.
     ///
-    /// # Errors
-    /// The copy is as before, or as the snapshot. If its disk has failed, or it lacks the snapshot, it leaves,
-    /// unless it is the only one in sync. [`SnapshotObstacle::Changed`]: it does not act in `epoch`, or hosts
-    /// are not stopped here.
+    /// # Errors The copy is as before, or as the snapshot. If its disk has failed, or it lacks the snapshot,
+    /// it leaves, unless it is the only one in sync. [`SnapshotObstacle::Changed`]: it does not act in
+    /// `epoch`, or hosts are not stopped here.
     pub async fn restore(
         self: &Rc<Self>,
         epoch: u64,
@@ -59,8 +58,8 @@ impl SliceCopy {
         {
             // Repairs that were handed out before end first, and what is handed out meanwhile waits.
             let _all = self.applies.exclusive(0..self.layout.len().0).await;
-            // In the step in which it begins. When the epoch is over, this restore may be, too: hosts may have
-            // written since.
+            // In the step in which it begins. When the epoch is over, this restore may be, too: hosts may
+            // have written since.
             if !self.acts_in(epoch) || !self.restoring.get() || !self.replica.borrow().is_still() {
                 return Err(SnapshotObstacle::Changed);
             }
@@ -81,8 +80,8 @@ impl SliceCopy {
         self.note_absent().await
     }
 
-    /// Whether the copy was restored by a restore with this number, or its disk does not say. After the record
-    /// was set back, a number may be used again.
+    /// Whether the copy was restored by a restore with this number, or its disk does not say. After the
+    /// record was set back, a number may be used again.
     pub async fn may_have_restored(&self, restore: u64) -> bool {
         self.layout.was_restored_by(restore).await.unwrap_or(true)
     }

@@ -29,8 +29,8 @@ const TELL_MAX: Duration = Duration::from_secs(2);
 /// How long a member may take to install a change: it waits until what the change aborts has ended.
 const INSTALL_MAX: Duration = Duration::from_secs(15);
 
-/// How long to wait before trying a failed round again. Only other nodes know why it failed, and those that do
-/// not answer soon stop being members.
+/// How long to wait before trying a failed round again. Only other nodes know why it failed, and those that
+/// do not answer soon stop being members.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// This node's part in the agreement on one unit.

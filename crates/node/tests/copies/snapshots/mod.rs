@@ -590,8 +590,8 @@ fn a_pool_that_was_set_back_does_not_keep_snapshots_that_were_deleted() {
     assert_eq!(has(&kept), [true, true]);
 }
 
-/// The disks hang when the nodes delete a snapshot that is left there. What is to be done about other snapshots
-/// does not wait for that.
+/// The disks hang when the nodes delete a snapshot that is left there. What is to be done about other
+/// snapshots does not wait for that.
 #[test]
 fn a_left_snapshot_on_a_disk_that_hangs_keeps_no_others_waiting() {
     let cluster = Cluster::new(1, 2, 2);

@@ -26,7 +26,7 @@ struct Plan {
     users: Vec<String>,
 }
 
-/// Restores volumes to a snapshot, all at one instant, on all copies in sync.
+/// Restores volumes to a snapshot, all at one point in time, on all copies in sync.
 ///
 /// It takes the same time at any size, and can be repeated. What the volumes are now is kept as a snapshot,
 /// unless it is discarded. Hosts wait meanwhile, and get a unit attention afterwards. If hosts are logged in

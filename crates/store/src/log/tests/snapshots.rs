@@ -122,8 +122,8 @@ fn snapshots_read_as_the_slice_did_when_they_were_taken() {
     }
 }
 
-/// Gives back the space of the file system that is set aside for the log's next records, as if the pool's file
-/// had been copied without its zeros. With that space, no record finds the file system full.
+/// Gives back the space of the file system that is set aside for the log's next records, as if the pool's
+/// file had been copied without its zeros. With that space, no record finds the file system full.
 async fn give_back_unwritten(slice: &Slice) {
     let inner = Rc::clone(&log_of(slice).inner);
     let unwritten: Vec<(u32, u16)> = {
