@@ -2,6 +2,7 @@
 //! random numbers. Apart from the allocator, nothing here makes a system call.
 
 mod buf;
+pub mod calendar;
 mod canary;
 mod crc;
 mod enums;

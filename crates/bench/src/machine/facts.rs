@@ -5,6 +5,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base::calendar::{date, time_of_day};
+
 use crate::record::Machine;
 
 /// The properties of this machine.
@@ -57,17 +59,8 @@ pub(crate) fn utc_now() -> String {
 }
 
 fn utc(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March, so that the leap day is their last day (H. Hinnant, "days_from_civil").
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    let (year, month, day) = date(seconds);
+    let (hour, minute, second) = time_of_day(seconds);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 

@@ -1,7 +1,7 @@
 //! Days, weeks and months, by UTC.
 
-/// Seconds of a day.
-pub(super) const DAY: u64 = 86_400;
+pub(super) use base::calendar::DAY;
+use base::calendar::{date, time_of_day};
 
 /// The number of a time's day since 1970.
 pub(super) fn day(seconds: u64) -> u64 {
@@ -22,27 +22,13 @@ pub(super) fn month(seconds: u64) -> u64 {
 /// A time for people: `2026-11-22 12:03:04Z`.
 pub(super) fn utc(seconds: u64) -> String {
     let (year, month, day) = date(seconds);
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let (hour, minute, second) = time_of_day(seconds);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// A time as it is part of a snapshot's name: `2026-11-22T12.03.04Z`.
 pub(super) fn stamp(seconds: u64) -> String {
     utc(seconds).replace(' ', "T").replace(':', ".")
-}
-
-/// Year, month and day of a time in seconds since 1970.
-fn date(seconds: u64) -> (u64, u64, u64) {
-    // Days since March 1 of the year 0, in eras of 400 years: leap days are then the last of their year
-    // (Hinnant, chrono-compatible date algorithms).
-    let days = day(seconds) + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
