@@ -157,7 +157,7 @@ impl Control {
     }
 }
 
-/// The two snapshots, and who has both.
+/// The two snapshots, and the nodes whose copies have both.
 fn comparable(reconciler: &Reconciler, spec: &DiffSpec) -> Result<Comparable> {
     let (since, snapshot) = (complete(reconciler, &spec.since)?, complete(reconciler, &spec.snapshot)?);
     let (id, volume) = entry_named(reconciler, &spec.volume)?;

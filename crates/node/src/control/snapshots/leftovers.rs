@@ -1,5 +1,5 @@
-//! What pools still have of snapshots that are gone: a pool that was set back has them again, and so has one
-//! that was nowhere when they were deleted.
+//! What pools still have of snapshots that are gone: a pool that was set back has them again, and a pool
+//! that no node had open when they were deleted still has them.
 //!
 //! As with volumes (`control/leftovers.rs`), nothing is deleted because the record does not list it: the
 //! record may have been set back. Something is deleted here only if the record says so. It remembers the
@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::Control;
-use super::restoring::is_restored_to;
 use super::{all, snapshots_of_core};
 use crate::canary::{Canary, makes};
 use crate::copies::{
@@ -88,9 +87,12 @@ fn is_before(number: u64, first: u64, above: u32) -> bool {
 /// those to which volumes are being restored.
 fn deleted(reconciler: &Reconciler) -> BTreeSet<InPool> {
     let cluster = reconciler.cluster();
-    let changes = reconciler.list::<SnapshotEntry>(SNAPSHOT_CHANGES).into_iter();
+    let changes = reconciler.list::<SnapshotEntry>(SNAPSHOT_CHANGES);
+    let restores: Vec<&SnapshotEntry> = changes.iter().filter(|entry| entry.restores.is_some()).collect();
+    let is_restored_to = |number| restores.iter().any(|restore| restore.is_restore_to(number));
     let deleting = changes
-        .filter(|entry| entry.state == SnapshotState::Deleting && !is_restored_to(reconciler, entry.number));
+        .iter()
+        .filter(|entry| entry.state == SnapshotState::Deleting && !is_restored_to(entry.number));
     let deleting = deleting.map(|entry| (entry.number, entry.at));
     let deleted = reconciler.list::<DeletedSnapshot>(DELETED_SNAPSHOTS).into_iter();
     let deleted = deleted.map(|deleted| (deleted.number, deleted.at));

@@ -42,7 +42,7 @@ use super::turns::NOTHING;
 use super::{Control, ControlError, Result};
 use crate::copies::{
     DELETED_SNAPSHOTS, DeletedSnapshot, LAST_SNAPSHOT, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotCopy,
-    SnapshotEntry, SnapshotOf, SnapshotState, VolumeEntry, pool_number, volume_key,
+    SnapshotEntry, SnapshotOf, SnapshotState, StandingEntry, VolumeEntry, pool_number, volume_key,
 };
 use crate::data::VolumeId;
 use crate::member::{ClusterError, Reconciler, json};
@@ -146,9 +146,14 @@ impl Control {
 
     /// What this node's own copies have. A volume whose copy cannot say that at the moment is left out.
     pub async fn snapshots_here(&self) -> Result<Vec<SnapshotsHere>> {
+        self.snapshots_of_copies(None).await
+    }
+
+    /// The same, or only what the copy of one volume has.
+    async fn snapshots_of_copies(&self, of: Option<VolumeId>) -> Result<Vec<SnapshotsHere>> {
         let cluster = self.reconciler()?.cluster();
         let mut by_volume: BTreeMap<VolumeId, Vec<Option<Vec<SnapshotInfo>>>> = BTreeMap::new();
-        for (volume, found) in on_all_cores(|| snapshots_of_core(None)).await.into_iter().flatten() {
+        for (volume, found) in on_all_cores(move || snapshots_of_core(of)).await.into_iter().flatten() {
             by_volume.entry(volume).or_default().push(found);
         }
         let here = by_volume.into_iter().filter_map(|(volume, slices)| {
@@ -347,6 +352,17 @@ fn numbered(reconciler: &Reconciler, number: u32) -> Option<(SnapshotEntry, clus
     SnapshotEntry::keys(number).iter().find_map(|key| reconciler.get(key))
 }
 
+/// The entry of the volume with this identity.
+fn volume_entry(reconciler: &Reconciler, id: &str) -> Option<(VolumeEntry, cluster::Revision)> {
+    reconciler.get(&volume_key(VolumeId::parse(id)?))
+}
+
+/// The copies of a volume that are in sync.
+fn in_sync(volume: &VolumeEntry) -> Vec<SnapshotCopy> {
+    let in_sync = volume.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
+    in_sync.map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect()
+}
+
 /// Adds to a transaction that the record remembers a snapshot as deleted.
 fn remember_deleted(reconciler: &Reconciler, entry: &SnapshotEntry, transaction: Transaction) -> Transaction {
     let since = (Shard::current().config().unix_now)();
@@ -398,8 +414,7 @@ fn check_deletable(reconciler: &Reconciler, entry: &SnapshotEntry) -> Result<()>
 
 fn status(reconciler: &Reconciler, entry: SnapshotEntry) -> SnapshotStatus {
     let volumes = entry.volumes.iter().map(|of| {
-        let key = VolumeId::parse(&of.id).map(volume_key);
-        let volume = key.and_then(|key| reconciler.get::<VolumeEntry>(&key)).map(|(volume, _)| volume);
+        let volume = volume_entry(reconciler, &of.id).map(|(volume, _)| volume);
         let copies = volume.iter().flat_map(|volume| status_of_copies(of, volume));
         SnapshotVolume {
             id: of.id.clone(),

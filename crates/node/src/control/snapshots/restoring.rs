@@ -20,10 +20,10 @@ use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::taking::{
     Beginning, HOLD_MAX, KNOWN_WITHIN, PREPARE_DEADLINE, ask_step, check_volume, not_taken, too_slow,
 };
-use super::{SnapshotStatus, all, numbered};
+use super::{SnapshotStatus, in_sync, numbered, volume_entry};
 use crate::copies::{
-    Restores, SliceCopy, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle, SnapshotOf,
-    SnapshotState, SnapshotStep, StandingEntry, VolumeEntry, pool_number, volume_key,
+    Restores, SNAPSHOT_CHANGES, SliceCopy, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle,
+    SnapshotOf, SnapshotState, SnapshotStep, StandingEntry, VolumeEntry, pool_number, volume_key,
 };
 use crate::data::VolumeId;
 use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
@@ -128,8 +128,7 @@ impl Control {
         }
         let mut volumes = Vec::new();
         for of in snapshot.volumes.iter().filter(|of| wanted.is_empty() || wanted.contains(&of.id)) {
-            let key = VolumeId::parse(&of.id).map(volume_key);
-            let entry = key.and_then(|key| reconciler.get::<VolumeEntry>(&key));
+            let entry = volume_entry(&reconciler, &of.id);
             let (entry, _) = entry.ok_or_else(|| ControlError::not_found("volume", &of.name))?;
             check_restorable(&reconciler, &snapshot, &entry)?;
             volumes.push(entry);
@@ -250,14 +249,12 @@ impl Control {
         restores: Restores,
         of: &SnapshotOf,
     ) -> Result<()> {
-        let key = VolumeId::parse(&of.id).map(volume_key);
-        let is_sole = |key: String| reconciler.get::<VolumeEntry>(&key).is_some_and(|(entry, _)| entry.sole);
-        if key.is_some_and(is_sole) {
+        if volume_entry(reconciler, &of.id).is_some_and(|(entry, _)| entry.sole) {
             // It would be served without the record, and so in the middle of the restore, after a crash.
             self.make_ready_for_copies(reconciler, &of.id).await?;
         }
         let snapshot = numbered(reconciler, restores.snapshot).map(|(snapshot, _)| snapshot);
-        let here = self.snapshots_here().await?;
+        let here = self.snapshots_of_copies(VolumeId::parse(&of.id)).await?;
         let has = here.iter().filter(|here| here.volume == of.id).flat_map(|here| &here.has);
         let is_it = |snapshot: &SnapshotEntry| {
             has.clone().any(|here| (here.number, here.at) == (snapshot.number, snapshot.at))
@@ -349,7 +346,8 @@ pub(super) async fn complete(reconciler: &Rc<Reconciler>, number: u32, began: Op
 
 /// Whether volumes are being restored to a snapshot, or are about to be: no copy may delete it.
 pub(super) fn is_restored_to(reconciler: &Reconciler, number: u32) -> bool {
-    all(reconciler).iter().any(|entry| entry.is_restore_to(number))
+    let changes = reconciler.list::<SnapshotEntry>(SNAPSHOT_CHANGES);
+    changes.iter().any(|entry| entry.is_restore_to(number))
 }
 
 fn first_chars(name: &str) -> String {
@@ -379,11 +377,6 @@ fn check_restorable(reconciler: &Reconciler, snapshot: &SnapshotEntry, volume: &
             snapshot: snapshot.name.clone(),
         }),
     }
-}
-
-fn in_sync(volume: &VolumeEntry) -> Vec<SnapshotCopy> {
-    let in_sync = volume.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
-    in_sync.map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect()
 }
 
 fn find(reconciler: &Reconciler, of: &SnapshotOf) -> Option<Found> {

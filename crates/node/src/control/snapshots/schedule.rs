@@ -61,8 +61,7 @@ pub(super) fn next(schedule: &ScheduleEntry, now: u64) -> Option<u64> {
 
 /// Since when a snapshot has been due that was not taken, if it is so late that it counts as missed.
 pub(super) fn missed_since(schedule: &ScheduleEntry, now: u64) -> Option<u64> {
-    let first = first_owed(schedule, None, now);
-    (!schedule.paused && first.saturating_add(MISSED_AFTER) <= now).then_some(first)
+    next(schedule, now).filter(|first| first.saturating_add(MISSED_AFTER) <= now)
 }
 
 /// The first time for which there is no snapshot yet, by the record and by what this node has taken itself

@@ -3,11 +3,11 @@
 use super::super::relocation::TRIES_MAX;
 use super::super::tidying::TIDY_EVERY;
 use super::super::{Control, ControlError, Result};
-use super::all;
 use super::retention::{KEPT_MAX, total};
 use super::schedule::{EVERY_MAX, EVERY_MIN, missed_since, next};
 use super::scheduled::unix_now;
 use super::taking::check_name;
+use super::{all, volume_entry};
 use crate::copies::{
     Retention, SNAPSHOT_SCHEDULES, SNAPSHOT_SCHEDULES_MAX, ScheduleEntry, ScheduledVolume, SnapshotEntry,
     SnapshotState, VolumeEntry, snapshot_schedule_key, volume_key,
@@ -218,8 +218,7 @@ fn named(reconciler: &Reconciler, name: &str) -> Result<(ScheduleEntry, cluster:
 
 fn status(reconciler: &Reconciler, entry: ScheduleEntry, taken: &[SnapshotEntry]) -> ScheduleStatus {
     let name = |of: &ScheduledVolume| {
-        let key = VolumeId::parse(&of.id).map(volume_key);
-        let volume = key.and_then(|key| reconciler.get::<VolumeEntry>(&key));
+        let volume = volume_entry(reconciler, &of.id);
         volume.map_or_else(|| of.name.clone(), |(volume, _)| volume.name)
     };
     let is_its = |taken: &&SnapshotEntry| {

@@ -18,14 +18,14 @@ use super::super::relocation::TRIES_MAX;
 use super::super::tidying::TIDY_EVERY;
 use super::super::turns::NOTHING;
 use super::super::{Control, ControlError, Result};
-use super::{SnapshotStatus, all, numbered};
+use super::{SnapshotStatus, all, in_sync, numbered, volume_entry};
 use crate::attach::access::VolumeName;
 use crate::attach::unit::Unit;
 use crate::canary::{Canary, makes};
 use crate::copies::{
     Answer, Ask, HeldVolume, LAST_SNAPSHOT, OfSchedule, Refused, Restores, SNAPSHOT_PARTS_MAX,
-    SNAPSHOT_VOLUMES_MAX, SNAPSHOTS_MAX, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle,
-    SnapshotOf, SnapshotState, SnapshotStep, StandingEntry, VolumeEntry, pool_number, volume_key,
+    SNAPSHOT_VOLUMES_MAX, SNAPSHOTS_MAX, SnapshotAnswer, SnapshotEntry, SnapshotObstacle, SnapshotOf,
+    SnapshotState, SnapshotStep, VolumeEntry, pool_number, volume_key,
 };
 use crate::data::{Slice, TakenRange, VolumeId};
 use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
@@ -440,9 +440,7 @@ fn new_entry(reconciler: &Reconciler, number: u32, beginning: &Beginning<'_>) ->
             let restoring = other.restores.map(|_| SnapshotObstacle::Restoring);
             return Err(not_taken(&entry.name, restoring.unwrap_or(SnapshotObstacle::UnderWay)));
         }
-        let in_sync = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
-        let copies: Vec<SnapshotCopy> =
-            in_sync.map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect();
+        let copies = in_sync(&entry);
         if copies.is_empty() {
             return Err(not_taken(&entry.name, SnapshotObstacle::NotServed));
         }
@@ -552,7 +550,7 @@ async fn complete(reconciler: &Reconciler, entry: &SnapshotEntry, taken: Taken) 
         let held = taken.held.iter().find(|held| held.id == of.id);
         of.copies.retain(|copy| held.is_some_and(|held| held.nodes.contains(&copy.node)));
         // What has changed since the entry was written depends on it.
-        let volume = VolumeId::parse(&of.id).and_then(|id| reconciler.get::<VolumeEntry>(&volume_key(id)));
+        let volume = volume_entry(reconciler, &of.id);
         if volume.is_none_or(|(volume, _)| !volume.shape.kind.has_snapshots() || !of.has_it(&volume)) {
             return Err(not_taken(&of.name, SnapshotObstacle::Changed));
         }

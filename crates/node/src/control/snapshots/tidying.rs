@@ -120,7 +120,7 @@ impl Control {
         if named.is_empty() {
             return true;
         }
-        let here = self.snapshots_here().await.unwrap_or_default();
+        let here = self.snapshots_of_copies(Some(id)).await.unwrap_or_default();
         let Some(SnapshotsHere { has, .. }) = here.into_iter().find(|of| of.volume == id.to_string()) else {
             return false;
         };
