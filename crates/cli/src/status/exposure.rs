@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::LossOutcome;
+use api::{Loss, LossOutcome};
 
 use super::Observed;
 use crate::table::list;
@@ -17,8 +17,8 @@ pub(super) fn lines(observed: &Observed) -> Vec<String> {
         // Volumes by outcome, in the order in which the outcomes were found.
         let mut outcomes: Vec<(&str, Vec<&str>)> = Vec::new();
         for volume in &observed.volumes {
-            let mut losses = volume.losses.iter().filter(|loss| loss.outcome != LossOutcome::Down);
-            let Some(loss) = losses.find(|loss| loss.node == node.id) else { continue };
+            let is_of_node = |loss: &&Loss| loss.node == node.id && loss.outcome != LossOutcome::Down;
+            let Some(loss) = volume.losses.iter().find(is_of_node) else { continue };
             match outcomes.iter_mut().find(|(known, _)| *known == loss.text) {
                 Some((_, volumes)) => volumes.push(&volume.name),
                 None => outcomes.push((loss.text.as_str(), vec![&volume.name])),

@@ -254,6 +254,7 @@ impl Http {
             _ => Vec::new(),
         };
         let set_up = SetUpLink::place(set_up, &control.settings.node.data_dir);
+        let Shared { history, live, opened, inquiries, forwarding } = control.shared.clone();
         let state = State {
             node: control.node.clone(),
             name: control.settings.node.name.clone(),
@@ -262,14 +263,14 @@ impl Http {
             started: SystemTime::now(),
             core_stats: Arc::clone(&control.core_stats),
             access,
-            opened: Arc::clone(&control.shared.opened),
+            opened,
             events: Arc::new(EventRing::new(unix_now())),
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),
-            live: Arc::clone(&control.shared.live),
-            forwarding: Arc::clone(&control.shared.forwarding),
-            inquiries: Arc::clone(&control.shared.inquiries),
-            history: control.shared.history.clone(),
+            live,
+            forwarding,
+            inquiries,
+            history,
             streams: Streams::default(),
         };
         let (shutdown, stopping) = oneshot::channel();

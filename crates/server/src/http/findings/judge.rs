@@ -137,7 +137,7 @@ pub(super) fn judge(observed: &Observed) -> Vec<Found<'_>> {
     found.extend(of_missing(observed).filter(|_| !is_removed));
     let two = nodes.len() == 2 && nodes.iter().all(|node| !node.witness) && !observed.in_etcd;
     found.extend(two.then(|| What::NoWitness { stopped: stopped(observed) }.since(None)));
-    found.sort_by_key(|found| (Reverse(severity(&found.what)), found.what.ends_automatically()));
+    found.sort_by_cached_key(|found| (Reverse(severity(&found.what)), found.what.ends_automatically()));
     found
 }
 

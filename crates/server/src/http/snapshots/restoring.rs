@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ::node::control::{RestorePlan, RestoreSpec};
 use ::node::copies::{StandingEntry, VolumeEntry};
 use ::node::{Control, VolumeId};
-use api::{DryRun, Missing, Session, SnapshotRestore, SnapshotRestored};
+use api::{DryRun, List, Missing, Session, SnapshotRestore, SnapshotRestored};
 use axum::http::StatusCode;
 use terms::clock::utc;
 
@@ -51,15 +51,18 @@ pub(in crate::http) async fn restore(
     Json(SnapshotRestore { volumes, discard, force }): Json<SnapshotRestore>,
 ) -> Reply<Answer<SnapshotRestored>> {
     let spec = RestoreSpec { snapshot, volumes, discard };
-    let Plan { steps, users } = plan(&state, spec.clone()).await?;
-    if !force && !users.is_empty() {
-        let detail = format!("nothing was restored: {}", users.join("; "));
-        return Err(Refusal::new(StatusCode::CONFLICT, "volumes_in_use", detail).hint(
-            "log out on these hosts, or unmount there and restore with --force (`force` in the API): what hosts have cached does not fit what is restored",
-        ));
-    }
-    if dry_run {
-        return Ok(axum::Json(Answer::Would(DryRun { would: steps, candidates: Vec::new() })));
+    // With `force`, it does not matter who uses the volumes: no node needs to be asked.
+    if dry_run || !force {
+        let Plan { steps, users } = plan(&state, spec.clone()).await?;
+        if !force && !users.is_empty() {
+            let detail = format!("nothing was restored: {}", users.join("; "));
+            return Err(Refusal::new(StatusCode::CONFLICT, "volumes_in_use", detail).hint(
+                "log out on these hosts, or unmount there and restore with --force (`force` in the API): what hosts have cached does not fit what is restored",
+            ));
+        }
+        if dry_run {
+            return Ok(axum::Json(Answer::Would(DryRun { would: steps, candidates: Vec::new() })));
+        }
     }
     let restored = state.call(move |control| async move { control.restore_snapshot(spec).await }).await?;
     let kept = match restored.kept {
@@ -77,18 +80,15 @@ pub(in crate::http) async fn restore(
 
 async fn plan(state: &State, spec: RestoreSpec) -> Result<Plan, Refusal> {
     let of = spec.clone();
-    let own = move |control: Rc<Control>, _| async move {
+    let own = move |control: Rc<Control>| async move {
         // Refused before any node is asked.
         control.plan_restore(&of)?;
         sessions::all(&control).await
     };
-    let query = |_| PeerQuery::Sessions;
-    let (mut all, answers) = peers::gather(state, QueriedNodes::All, query, own).await?;
-    let (theirs, missing) = answers.read::<Session>();
-    all.extend(theirs);
+    let List { items, missing } = peers::list(state, QueriedNodes::All, PeerQuery::Sessions, own).await?;
     let judge = move |control: Rc<Control>| async move {
         let plan = control.plan_restore(&spec)?;
-        Ok(planned(&control, &plan, spec.discard, (&all, &missing)))
+        Ok(planned(&control, &plan, spec.discard, (&items, &missing)))
     };
     state.call(judge).await
 }

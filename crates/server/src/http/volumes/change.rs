@@ -213,8 +213,7 @@ pub(super) async fn room_for(
         // Each node reports the pool of its copy, and the space it takes there.
         let queries = others().map(|node| (node, PeerQuery::Volumes(vec![id.clone()]))).collect();
         let (mut there, _) = peers::ask(&control, queries).await?.read::<CopyReport>();
-        let told_by = one.copies.iter().find(|copy| copy.here).map_or(here.0, |copy| copy.node);
-        there.push(CopyReport::of(&one, told_by));
+        there.push(CopyReport::of(&one, here.0));
         let queries = others().map(|node| (node, PeerQuery::Pools)).collect();
         let (theirs, missing) = peers::ask(&control, queries).await?.read::<PoolReport>();
         let mut pools: Vec<Pool> = theirs.into_iter().map(PoolReport::shown).collect();
