@@ -21,7 +21,7 @@ pub struct Snapshot {
     pub pause_us: Option<u64>,
     /// On hold: it cannot be deleted.
     pub held: bool,
-    /// Name of the schedule that has taken it. Absent: somebody has.
+    /// Name of the schedule that has taken it. Absent: no schedule has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// Its volumes.
@@ -107,7 +107,7 @@ pub struct SnapshotRestore {
     /// Do not keep what the volumes are now. Otherwise it is kept as a snapshot.
     #[serde(default)]
     pub discard: bool,
-    /// Restore although hosts are logged in that see the volumes, or nodes do not say which are.
+    /// Restore even if hosts that see the volumes are logged in, or if a node does not answer which ones are.
     #[serde(default)]
     pub force: bool,
 }

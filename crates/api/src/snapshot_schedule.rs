@@ -95,7 +95,7 @@ pub struct SnapshotScheduleChange {
     /// The same for months.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub monthly: Option<u32>,
-    /// Pause it, or resume it. What was due meanwhile is not made good.
+    /// Pause it, or resume it. Snapshots that were due while it was paused are not taken later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
 }

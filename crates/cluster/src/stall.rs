@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// Why a node's copy of the cluster's record accepts no changes.
 ///
-/// The node takes part again when it does; until then its vote is missing.
+/// The node takes part again when its copy accepts changes; until then its vote is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum Stall {

@@ -35,7 +35,7 @@ mod tests {
     fn an_error_of_the_simulator_has_the_number_of_the_real_one() {
         let real = Error::from_raw_os_error(98); // EADDRINUSE
         assert_eq!((errno(&real), errno(&real.kind().into())), (98, 98));
-        // Each number that is given for a kind is one of that kind; the end of a stream is the exception.
+        // The number for each kind belongs to that kind, except for the end of a stream.
         for kind in [
             ErrorKind::NotFound,
             ErrorKind::PermissionDenied,

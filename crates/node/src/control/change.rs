@@ -331,7 +331,7 @@ impl Changing {
         if let Some(error) = error
             && !self.late.get()
         {
-            // The caller is told all of it, others only what the code says.
+            // The caller gets the whole error; the list of ended jobs only has its code.
             let error = error as &dyn std::error::Error;
             tracing::info!(work = %self.work, error, "a change has failed");
         }

@@ -7,7 +7,6 @@
 use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base::ByteLen;
@@ -137,7 +136,7 @@ impl Control {
 
     /// The disk that is leaving a pool.
     pub(super) fn disk_leaving(&self, pool: &Pool) -> Option<DiskLeaving> {
-        let problem = self.leaving_problems.borrow().get(&pool.id()).map(|error| NotEmptied::from(&**error));
+        let problem = self.leaving_problems.borrow().get(&pool.id()).map(NotEmptied::from);
         let leaving = pool.leaving()?;
         Some(DiskLeaving { path: leaving.path, left: leaving.left, problem })
     }
@@ -185,11 +184,12 @@ impl Control {
             self.leaving_problems.borrow_mut().remove(&id);
             return;
         };
-        let error = Arc::new(error);
-        let before = self.leaving_problems.borrow_mut().insert(id, Arc::clone(&error));
-        if !before.is_some_and(|before| is_same_kind(&before, &error)) {
+        let is_known =
+            self.leaving_problems.borrow().get(&id).is_some_and(|before| is_same_kind(before, &error));
+        if !is_known {
             tracing::warn!(pool = name, %error, "a disk that is leaving its pool cannot be emptied yet");
         }
+        self.leaving_problems.borrow_mut().insert(id, error);
         rt::sleep(RETRY_AFTER).await;
     }
 

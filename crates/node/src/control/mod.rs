@@ -103,7 +103,7 @@ pub(crate) use self::members::{NEXT_NODE, PREFERRED};
 pub use self::overcommit::Overcommit;
 pub use self::peer_query::{QUERY_DEADLINE, QueryFailed};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};
-pub(crate) use self::people::{SET_UP, TOKENS, USERS};
+pub(crate) use self::people::{SET_UP, TOKENS, USERS, token_key, user_key};
 pub use self::pool_fault::PoolFault;
 pub use self::pool_previews::Importable;
 pub use self::pools::{FailedDisk, ImportSpec, MapMemory, NotOpen, PoolSpec, PoolState, PoolStatus};
@@ -198,7 +198,7 @@ pub struct Control {
     /// Notified when a pool may have a disk that is leaving it.
     leaving: Notify,
     /// Why the leaving disks of pools cannot be emptied.
-    leaving_problems: RefCell<BTreeMap<PoolId, Arc<ControlError>>>,
+    leaving_problems: RefCell<BTreeMap<PoolId, ControlError>>,
     /// This node's floating addresses.
     floating: Floating,
     events: Events,

@@ -25,6 +25,16 @@ pub const USERS_MAX: usize = 256;
 /// See [`USERS_MAX`].
 pub const API_TOKENS_MAX: usize = 256;
 
+/// The key of a user in a record.
+pub(crate) fn user_key(name: &str) -> String {
+    format!("{USERS}{name}")
+}
+
+/// The key of an API token in a record.
+pub(crate) fn token_key(id: &str) -> String {
+    format!("{TOKENS}{id}")
+}
+
 /// What a user may do. Each role includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -105,7 +115,7 @@ impl Control {
 
     /// One user.
     pub fn user(&self, name: &str) -> Option<User> {
-        is_name(name).then(|| self.shared_entry(&format!("{USERS}{name}"))).flatten()
+        is_name(name).then(|| self.shared_entry(&user_key(name))).flatten()
     }
 
     /// All tokens, by identity.
@@ -115,7 +125,7 @@ impl Control {
 
     /// One token.
     pub fn api_token(&self, id: &str) -> Option<ApiToken> {
-        is_name(id).then(|| self.shared_entry(&format!("{TOKENS}{id}"))).flatten()
+        is_name(id).then(|| self.shared_entry(&token_key(id))).flatten()
     }
 
     /// Whether a user has ever existed; `None` if the cluster's record has not been read yet.
@@ -166,7 +176,7 @@ impl Control {
             if control.api_tokens().len() >= API_TOKENS_MAX {
                 return Err(ControlError::TooMany { kind: "token", most: API_TOKENS_MAX });
             }
-            let entry = set(format!("{TOKENS}{}", token.id), &token);
+            let entry = set(token_key(&token.id), &token);
             control.commit_shared(&changing, vec![entry], Vec::new()).await
         })
         .await
@@ -177,14 +187,14 @@ impl Control {
         let id = id.to_owned();
         self.change(Doing::DeleteToken.of(&id), [Thing::Record], |control, changing| async move {
             let known = control.api_token(&id).ok_or_else(|| ControlError::not_found("token", &id))?;
-            let gone = delete(format!("{TOKENS}{}", known.id));
+            let gone = delete(token_key(&known.id));
             control.commit_shared(&changing, vec![gone], Vec::new()).await
         })
         .await
     }
 
     fn changed_user(&self, change: UserChange) -> Result<(User, Vec<Change>)> {
-        let kept = |user: User| (user.clone(), vec![set(format!("{USERS}{}", user.name), &user)]);
+        let kept = |user: User| (user.clone(), vec![set(user_key(&user.name), &user)]);
         match change {
             UserChange::First(_) if self.has_shared_entry(SET_UP) => Err(ControlError::SetUpAlready),
             UserChange::First(user) => Ok(kept(user)),
@@ -208,13 +218,13 @@ impl Control {
                     return Err(ControlError::Exists { kind: "user", name });
                 }
                 let (user, mut entries) = kept(User { name, role, password, stamp: rt::random(), ..user });
-                entries.extend(is_renamed.then(|| delete(format!("{USERS}{before}"))));
+                entries.extend(is_renamed.then(|| delete(user_key(&before))));
                 Ok((user, entries))
             }
             UserChange::Delete(name) => {
                 let user = self.known_user(&name)?;
                 self.check_other_admin(&name)?;
-                Ok((user, vec![delete(format!("{USERS}{name}"))]))
+                Ok((user, vec![delete(user_key(&name))]))
             }
         }
     }

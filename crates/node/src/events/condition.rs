@@ -78,7 +78,7 @@ conditions! {
     ReducedTolerance = Warning;
     /// The cluster's record, or the etcd that holds it, does not answer.
     RecordLost = Critical;
-    /// A node's copy of the cluster's record cannot be written: its vote is missing.
+    /// A node's copy of the cluster's record accepts no changes: its vote is missing.
     RecordStalled = Critical;
     /// A node cannot read entries of the cluster's record.
     RecordEntriesUnreadable = Warning;

@@ -10,8 +10,8 @@ use crate::{ApplyId, Blocks, Geometry, Payload, Timestamp};
 
 /// How many entries are kept at most for reads that are under way.
 ///
-/// A slow disk reads for seconds, and hosts write elsewhere meanwhile. Of this many entries, each takes about
-/// 150 bytes of memory; with more writes, the read is repeated.
+/// A slow disk reads for seconds, and hosts write elsewhere meanwhile. An entry takes about
+/// 150 bytes of memory. If there are more writes than this, the read is repeated.
 const REMEMBERED_MAX: usize = 1 << 16;
 
 /// The recent writes of a slice; see the module.

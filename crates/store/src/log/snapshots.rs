@@ -362,7 +362,8 @@ impl Slice {
     /// Deletes snapshots; those that do not exist are ignored. Afterwards they cannot be read, and do not
     /// come back after a crash. Their space is freed in the background, in steps.
     ///
-    /// # Errors [`SnapshotError::Slice`]: they cannot be read, but may come back when the pool is reopened,
+    /// # Errors
+    /// [`SnapshotError::Slice`]: they cannot be read, but may come back when the pool is reopened,
     /// unless this is repeated.
     pub async fn delete_snapshots(&self, ids: &[u64]) -> Result<(), SnapshotError> {
         self.ready().await?;

@@ -333,8 +333,7 @@ pub(super) async fn record_volume(reconciler: &Reconciler, new: &NewEntry<'_>) -
         let drawn = Drawn::now(reconciler);
         match reconciler.commit(new_volume(&drawn, new)).await {
             Err(ClusterError::Conflict(key)) if key == NEXT_NUMBER && rt::now() < until => {
-                let is_drawn = || reconciler.revision_of(NEXT_NUMBER) != drawn.revision;
-                reconciler.until(DRAWN_WITHIN, is_drawn).await;
+                reconciler.until_changed(DRAWN_WITHIN, NEXT_NUMBER, drawn.revision).await;
             }
             Err(error) if error.may_be_committed() => {
                 return match is_committed_after_all(reconciler, new.id, &drawn).await {

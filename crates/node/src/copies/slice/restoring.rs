@@ -46,7 +46,8 @@ impl SliceCopy {
     /// Restores the copy to a snapshot, unless `restore` is the number of its last restore; and notes, in any
     /// case, that copies which are not in sync miss everything. Nothing is under way on any copy in sync.
     ///
-    /// # Errors The copy is as before, or as the snapshot. If its disk has failed, or it lacks the snapshot,
+    /// # Errors
+    /// The copy is as before, or as the snapshot. If its disk has failed, or it lacks the snapshot,
     /// it leaves, unless it is the only one in sync. [`SnapshotObstacle::Changed`]: it does not act in
     /// `epoch`, or hosts are not stopped here.
     pub async fn restore(

@@ -15,11 +15,11 @@ use crate::copies::core::{Copies, HeldBack};
 use crate::copies::entry::VolumeEntry;
 use crate::shard::on_all_cores;
 
-/// What the cores know of that, and what hosts have yet to know.
+/// What the cores have been told to hold back, and which hosts still have to be notified.
 #[derive(Default)]
 pub(super) struct Restores {
     held_back: RefCell<HeldBack>,
-    /// Volumes that were restored, of which hosts were not told.
+    /// Volumes that were restored, and whose hosts have not been notified yet.
     untold: RefCell<BTreeSet<VolumeId>>,
     /// Since when hosts of a volume have been stopped, as far as this life knows.
     stopped_since: RefCell<BTreeMap<VolumeId, Instant>>,
@@ -45,16 +45,15 @@ impl Reconciler {
             let notice = Notice { to: Affected::All, attention: UnitAttention::ContentReplaced };
             install_on_all_cores(id, None, vec![notice], Abort::NONE).await;
         }
-        let restoring = {
+        let mut restoring = BTreeSet::new();
+        {
             let (volumes, mut since) = (self.volumes.borrow(), self.restores.stopped_since.borrow_mut());
-            let is_stopped =
-                |id: &VolumeId| volumes.get(id).is_some_and(|kept| kept.entry.restoring.is_some());
-            since.retain(|id, _| is_stopped(id));
-            for id in volumes.keys().filter(|id| is_stopped(id)) {
-                since.entry(*id).or_insert_with(rt::now);
+            let before = std::mem::take(&mut *since);
+            for (id, kept) in volumes.iter().filter(|(_, kept)| kept.entry.restoring.is_some()) {
+                since.insert(*id, before.get(id).copied().unwrap_or_else(rt::now));
+                restoring.insert(kept.entry.number);
             }
-            volumes.iter().filter(|(id, _)| is_stopped(id)).map(|(_, kept)| kept.entry.number).collect()
-        };
+        }
         let held = HeldBack { paused: self.paused(), restoring };
         if *self.restores.held_back.borrow() == held {
             return;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::super::collision::{Collision, Counted};
-use crate::control::{API_TOKENS_MAX, ApiToken, SET_UP, TOKENS, USERS, USERS_MAX, User};
+use crate::control::{API_TOKENS_MAX, ApiToken, SET_UP, TOKENS, USERS, USERS_MAX, User, token_key, user_key};
 use crate::member::Reconciler;
 use crate::record::{Change, set};
 
@@ -30,16 +30,16 @@ impl People {
 
     /// Their keys in a record.
     pub(super) fn keys(&self) -> impl Iterator<Item = String> {
-        let users = self.users.iter().map(user_key);
-        users.chain(self.tokens.iter().map(token_key))
+        let users = self.users.iter().map(|user| user_key(&user.name));
+        users.chain(self.tokens.iter().map(|token| token_key(&token.id)))
     }
 
     /// Their entries in a record, with the mark that it has users. It comes first, so that it changes in each
     /// transaction with users, as with any change of them; and nobody becomes the first user afterwards.
     pub(super) fn in_record(&self) -> Vec<Change> {
         let mark = (!self.users.is_empty()).then(|| set(SET_UP.into(), &true));
-        let users = self.users.iter().map(|user| set(user_key(user), user));
-        let tokens = self.tokens.iter().map(|token| set(token_key(token), token));
+        let users = self.users.iter().map(|user| set(user_key(&user.name), user));
+        let tokens = self.tokens.iter().map(|token| set(token_key(&token.id), token));
         mark.into_iter().chain(users).chain(tokens).collect()
     }
 }
@@ -68,14 +68,6 @@ pub(super) fn merged(ours: &People, theirs: &People) -> (People, Vec<Collision>)
         }
     }
     (new, collisions)
-}
-
-fn user_key(user: &User) -> String {
-    format!("{USERS}{}", user.name)
-}
-
-fn token_key(token: &ApiToken) -> String {
-    format!("{TOKENS}{}", token.id)
 }
 
 #[cfg(test)]
