@@ -95,10 +95,10 @@ export interface paths {
         put?: never;
         /**
          * Lets this node join the cluster that issued the token.
-         * @description Its targets, LUN maps, host groups, volumes, users, API tokens and floating IPs become part of the cluster.
-         *     If names, IQNs, LUNs, addresses or secrets collide, all collisions are listed, nothing is changed, and the
-         *     token stays valid. A node whose cluster has never had another node leaves that cluster. A node whose own
-         *     cluster has snapshots, or schedules of them, cannot join another one.
+         * @description Its targets, LUN maps, host groups, volumes, users, API tokens and floating IPs become part of the
+         *     cluster. If names, IQNs, LUNs, addresses or secrets collide, all collisions are listed, nothing is
+         *     changed, and the token stays valid. A node whose cluster has never had another node leaves that cluster. A
+         *     node whose own cluster has snapshots, or schedules of them, cannot join another one.
          */
         post: operations["join_cluster"];
         delete?: never;
@@ -3546,7 +3546,7 @@ export interface components {
                  *     if it was not taken.
                  */
                 pause_us?: number | null;
-                /** @description Name of the schedule that has taken it. Absent: somebody has. */
+                /** @description Name of the schedule that has taken it. Absent: no schedule has. */
                 schedule?: string | null;
                 /** @description Whether it exists. */
                 state: components["schemas"]["SnapshotState"];
@@ -4479,7 +4479,7 @@ export interface components {
              *     if it was not taken.
              */
             pause_us?: number | null;
-            /** @description Name of the schedule that has taken it. Absent: somebody has. */
+            /** @description Name of the schedule that has taken it. Absent: no schedule has. */
             schedule?: string | null;
             /** @description Whether it exists. */
             state: components["schemas"]["SnapshotState"];
@@ -4552,7 +4552,7 @@ export interface components {
         SnapshotRestore: {
             /** @description Do not keep what the volumes are now. Otherwise it is kept as a snapshot. */
             discard?: boolean;
-            /** @description Restore although hosts are logged in that see the volumes, or nodes do not say which are. */
+            /** @description Restore even if hosts that see the volumes are logged in, or if a node does not answer which ones are. */
             force?: boolean;
             /** @description The volumes, by name or ID, at most 48; empty: all that the snapshot has. */
             volumes?: string[];
@@ -4659,7 +4659,7 @@ export interface components {
              * @description The same for months.
              */
             monthly?: number | null;
-            /** @description Pause it, or resume it. What was due meanwhile is not made good. */
+            /** @description Pause it, or resume it. Snapshots that were due while it was paused are not taken later. */
             paused?: boolean | null;
             /** @description The volumes, by name or ID: 1 to 128 log volumes. */
             volumes?: string[] | null;
