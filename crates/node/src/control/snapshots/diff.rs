@@ -236,43 +236,43 @@ mod tests {
 
     #[test]
     fn ranges_of_slices_are_put_together_in_the_order_of_the_volume() {
-        let stripe = Stripe::new(2, ByteLen(100));
+        let stripe = Stripe::new(2, ByteLen(64));
         // The whole second row; a part of the first unit; and one that became zeros.
         let found = [
             (
                 0,
-                300,
+                192,
                 ChangedRanges {
-                    ranges: vec![range(20, 10, false), range(100, 200, false)],
-                    until: ByteOffset(300),
+                    ranges: vec![range(20, 10, false), range(64, 128, false)],
+                    until: ByteOffset(192),
                 },
             ),
             (
                 1,
-                250,
+                160,
                 ChangedRanges {
-                    ranges: vec![range(100, 100, false), range(200, 50, true)],
-                    until: ByteOffset(250),
+                    ranges: vec![range(64, 64, false), range(128, 32, true)],
+                    until: ByteOffset(160),
                 },
             ),
         ];
-        let expected = vec![range(20, 10, false), range(200, 300, false), range(500, 50, true)];
-        assert_eq!(page(stripe, 550, &found, 9), (expected.clone(), 550));
-        assert_eq!(page(stripe, 550, &found, 2), (expected[..2].to_vec(), 500));
-        assert_eq!(page(stripe, 550, &found, 1), (expected[..1].to_vec(), 30));
+        let expected = vec![range(20, 10, false), range(128, 192, false), range(320, 32, true)];
+        assert_eq!(page(stripe, 352, &found, 9), (expected.clone(), 352));
+        assert_eq!(page(stripe, 352, &found, 2), (expected[..2].to_vec(), 320));
+        assert_eq!(page(stripe, 352, &found, 1), (expected[..1].to_vec(), 30));
     }
 
     /// What a slice has found behind the place at which another one stopped comes with the next page.
     #[test]
     fn a_page_ends_where_the_first_slice_stopped() {
-        let stripe = Stripe::new(2, ByteLen(100));
+        let stripe = Stripe::new(2, ByteLen(64));
         let found = [
-            (0, 300, ChangedRanges { ranges: vec![range(0, 300, false)], until: ByteOffset(300) }),
-            (1, 300, ChangedRanges { ranges: vec![range(100, 20, false)], until: ByteOffset(140) }),
+            (0, 192, ChangedRanges { ranges: vec![range(0, 192, false)], until: ByteOffset(192) }),
+            (1, 192, ChangedRanges { ranges: vec![range(64, 20, false)], until: ByteOffset(104) }),
         ];
-        let (ranges, until) = page(stripe, 600, &found, 9);
-        assert_eq!((ranges, until), (vec![range(0, 100, false), range(200, 120, false)], 340));
-        assert_eq!(page(stripe, 600, &[], 9), (Vec::new(), 600));
+        let (ranges, until) = page(stripe, 384, &found, 9);
+        assert_eq!((ranges, until), (vec![range(0, 64, false), range(128, 84, false)], 232));
+        assert_eq!(page(stripe, 384, &[], 9), (Vec::new(), 384));
     }
 
     /// Pages of any size, of slices that stop anywhere, have every byte of the volume that has changed.
