@@ -76,7 +76,7 @@ fn users_are_the_clusters() {
     std::fs::write(&password, "correct horse battery\n").unwrap();
     let file = password.to_str().unwrap();
     first.ok(&["user", "create", "alice", "--role", "admin", "--password-file", file]);
-    // A node's own users are gone when it joins a cluster.
+    // A node that joins brings its users along.
     second.ok(&["user", "create", "bob", "--role", "admin", "--password-file", file]);
     first.ok(&["node", "init", "--listen", &free_address().to_string()]);
     let token = first.json(&["node", "token"])["token"].as_str().unwrap().to_owned();
@@ -90,14 +90,17 @@ fn users_are_the_clusters() {
             .map(|user| user["name"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    until("the second node knows the users", || names(&second) == ["alice"]);
+    until("the second node knows the users of both", || names(&second) == ["alice", "bob"]);
+    until("the first node knows them, too", || names(&first) == ["alice", "bob"]);
     second.ok(&["user", "create", "carol", "--role", "viewer", "--password-file", file]);
     let would = second.ok(&["user", "set", "carol", "--role", "admin", "--dry-run"]);
     let changes_nothing = would.ends_with("Nothing was changed.\n");
     assert!(would.contains("user carol gets the role admin") && changes_nothing, "{would}");
-    until("the first node knows them, too", || names(&first) == ["alice", "carol"]);
+    until("the first node knows the new one", || names(&first) == ["alice", "bob", "carol"]);
     let viewer = first.ok(&["token", "create", "monitoring", "--role", "viewer"]);
     until("the second node knows the token", || with_token(&second, viewer.trim(), &["status"]).0 == Some(0));
+    first.ok(&["user", "delete", "bob", "--yes"]);
+    until("the second node does not know bob any more", || names(&second) == ["alice", "carol"]);
     let refused = second.refused(1, &["user", "delete", "alice", "--yes"]);
     assert!(refused.contains("only administrator"), "{refused}");
 }
