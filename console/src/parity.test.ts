@@ -8,6 +8,7 @@ import { describe, expect, it } from 'vitest'
 
 const NO_RESTORE = 'not yet: `ursa snapshot restore` does it (docs/use/snapshots.md)'
 
+const NO_EXPIRY = 'not yet: `ursa snapshot change` does it (docs/use/snapshots.md)'
 const NO_DIFF = 'not yet: `ursa snapshot diff` does it (docs/use/snapshots.md)'
 const NO_SCHEDULES = 'not yet: `ursa snapshot schedule` does it (docs/use/snapshots.md)'
 
@@ -62,6 +63,7 @@ const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
   'list_audit skip': MANY_AT_ONCE,
   'list_events after': BY_TIME,
   'list_events skip': MANY_AT_ONCE,
+  'list_snapshots label': NO_EXPIRY,
   'scrub_volume node': ANY_NODE,
   'show_scrub node': ANY_NODE,
   'show_verification node': ANY_NODE,
@@ -85,9 +87,14 @@ const SELDOM_CHOSEN = 'few volumes need it, and the command is documented (docs/
 
 /** Request fields that no screen sends. */
 const NOT_SENT: Record<string, string> = {
+  'change_snapshot expires_after': NO_EXPIRY,
+  'change_snapshot labels': NO_EXPIRY,
+  'change_snapshot remove_labels': NO_EXPIRY,
   'change_volume compression': SELDOM_CHOSEN,
   'change_volume reserve': SELDOM_CHOSEN,
   'change_volume when_full': SELDOM_CHOSEN,
+  'create_snapshot expires_after': NO_EXPIRY,
+  'create_snapshot labels': NO_EXPIRY,
   'create_volume checksums': SELDOM_CHOSEN,
   'create_volume compression': SELDOM_CHOSEN,
   'create_volume reserve': SELDOM_CHOSEN,

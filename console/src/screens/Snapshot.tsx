@@ -7,7 +7,7 @@ import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { go, link } from '../route'
 import { size } from '../words/size'
-import { copyOf, freesOfCopy, freesWord, pauseWord, snapshotState } from '../words/snapshot'
+import { copyOf, expiryWord, freesOfCopy, freesWord, labelsWord, pauseWord, snapshotState } from '../words/snapshot'
 import { SnapshotButtons } from './SnapshotActions'
 import { SnapshotBadges } from './Snapshots'
 
@@ -52,12 +52,14 @@ function FactsPanel({ snapshot, at }: { snapshot: Snapshot; at: number }) {
             ['Taken', new Date(snapshot.created * 1000).toLocaleString()],
             ['Hosts had to wait for', pauseWord(snapshot)],
             ['On hold', snapshot.held ? 'yes, it cannot be deleted' : 'no'],
+            ['Expires', expiryWord(snapshot)],
           ]}
         />
         <Facts
           of={[
             ['Number', snapshot.number],
             ['Deletion frees', freesWord(snapshot.volumes) ?? '–'],
+            ['Labels', labelsWord(snapshot)],
           ]}
         />
       </SimpleGrid>

@@ -46,7 +46,7 @@ export function linkOf({ code, subject: { kind, name } }: Finding): string {
     case 'node':
     case 'address':
     case 'cluster':
-      return '#/nodes'
+      return code === 'snapshots-old' ? '#/snapshots' : '#/nodes'
   }
 }
 

@@ -64,6 +64,19 @@ function most(copies: SnapshotCopy[]): SnapshotCopy | undefined {
 /** For how long hosts had to wait. */
 export const pauseWord = ({ pause_us }: Snapshot) => (pause_us ? latency(pause_us / 1e6) : '–')
 
+/** When it is deleted automatically. */
+export function expiryWord({ expires, held }: Snapshot): string {
+  if (expires == null) return 'never'
+  const at = new Date(expires * 1000).toLocaleString()
+  return held ? `${at}, not while it is on hold` : at
+}
+
+/** Its labels: `app=shop, ticket=4711`. */
+export function labelsWord({ labels }: Snapshot): string {
+  const all = Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`)
+  return all.length === 0 ? '–' : all.join(', ')
+}
+
 export const volumesWord = ({ volumes }: Snapshot) => volumes.map((of) => of.volume).join(', ')
 
 /** Why it cannot be put on hold, released or deleted now; undefined if it can. */

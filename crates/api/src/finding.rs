@@ -82,6 +82,8 @@ pub enum FindingCode {
     ContinuedAlone,
     /// A snapshot is overdue by its schedule.
     SnapshotScheduleMissed,
+    /// Snapshots are older than 30 days, and nothing deletes them automatically.
+    SnapshotsOld,
     /// Copies that are in sync differ.
     CopiesMismatch,
     /// A copy lacks blocks that no copy in sync could read.

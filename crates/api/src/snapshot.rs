@@ -1,5 +1,7 @@
 //! Snapshots of volumes.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -19,8 +21,14 @@ pub struct Snapshot {
     /// if it was not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_us: Option<u64>,
-    /// On hold: it cannot be deleted.
+    /// On hold: it cannot be deleted, and is not when it expires.
     pub held: bool,
+    /// When it is deleted automatically, in seconds since 1970. Absent: never, unless its schedule does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+    /// What people say about it, by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// Name of the schedule that has taken it. Absent: no schedule has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
@@ -95,6 +103,13 @@ pub struct SnapshotCreate {
     /// Name: 1 to 63 letters, digits, '-', '_' and '.', not only digits. No other snapshot has it.
     #[schema(example = "before-upgrade")]
     pub name: String,
+    /// After how many seconds it is deleted automatically, unless it is on hold then. Absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 60, maximum = 315_619_200)]
+    pub expires_after: Option<u64>,
+    /// Labels: at most 8. Keys and values are 1 to 63 letters, digits and characters of `-_./:@+`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A restore of volumes to a snapshot.
@@ -171,10 +186,22 @@ pub struct SnapshotDiffQuery {
     pub limit: usize,
 }
 
-/// A change of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// A change of a snapshot. What is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotChange {
     /// Put it on hold, so that it cannot be deleted, or release it.
-    pub held: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<bool>,
+    /// After how many seconds from now it is deleted automatically, at least 60, unless it is on hold then;
+    /// 0: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 315_619_200)]
+    pub expires_after: Option<u64>,
+    /// Labels that it gets, or whose values change; others stay.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The keys of labels that it loses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove_labels: Vec<String>,
 }

@@ -109,7 +109,8 @@ impl Snapshots {
         self.0.asked.borrow_mut().push(asked);
         let is_set = volumes.len() > 1;
         let volumes = volumes.iter().map(|volume| volume.name.to_owned()).collect();
-        let (spec, all) = (SnapshotSpec { name: name_of(at), volumes }, self.clone());
+        let spec = SnapshotSpec { name: name_of(at), volumes, ..SnapshotSpec::default() };
+        let all = self.clone();
         cluster.ask_to(index, move |control| async move {
             let taken = control.create_snapshot(spec).await.map(drop);
             all.answered(at, &taken);

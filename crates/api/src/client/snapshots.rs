@@ -9,12 +9,14 @@ use crate::{
 
 /// Snapshots of volumes.
 impl Client {
-    /// All snapshots, or those of a volume.
-    pub fn snapshots(&self, volume: Option<&str>) -> Result<List<Snapshot>> {
-        match volume {
-            None => self.get("/v1/snapshots"),
-            Some(volume) => self.get(&format!("/v1/snapshots?volume={}", segment(volume))),
-        }
+    /// All snapshots, or those of a volume; only those with all of these labels, as in `app=shop,ticket`.
+    pub fn snapshots(&self, volume: Option<&str>, label: Option<&str>) -> Result<List<Snapshot>> {
+        let parameters = [
+            ("volume", volume.map(str::to_owned)),
+            // Several are separated by commas.
+            ("label", label.map(str::to_owned)),
+        ];
+        self.get(&with_query("/v1/snapshots", parameters))
     }
 
     /// One snapshot, by name or number.
@@ -44,7 +46,7 @@ impl Client {
         self.post(&format!("/v1/snapshots/{}/restore", segment(snapshot)), restore)
     }
 
-    /// Puts a snapshot on hold, or releases it.
+    /// Puts a snapshot on hold or releases it, and changes its expiry and its labels.
     pub fn change_snapshot(&self, snapshot: &str, change: &SnapshotChange) -> Result<Snapshot> {
         self.patch(&format!("/v1/snapshots/{}", segment(snapshot)), change)
     }

@@ -1,20 +1,27 @@
 //! `ursa snapshot`.
 
+mod create;
 mod diff;
+mod labels;
 mod schedule;
 
+use std::time::Duration;
+
 use api::{
-    Client, DryRun, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate,
-    SnapshotRestore, SnapshotRestored, SnapshotState, SnapshotVolume,
+    Client, DryRun, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotRestore,
+    SnapshotRestored, SnapshotState, SnapshotVolume,
 };
 use clap::Subcommand;
 use terms::clock::{unix_now, utc};
 
+use self::create::Create;
 use self::diff::VolumeAt;
+use self::labels::parse_label;
 use super::confirm::Confirm;
 use super::error::CliError;
 use super::output::Output;
 use super::table::{Table, fields, list, size};
+use crate::duration::parse_duration;
 
 /// What to do with snapshots.
 #[derive(Debug, Subcommand)]
@@ -23,18 +30,14 @@ pub enum Command {
     ///
     /// Commands of hosts wait meanwhile: for 500 ms at most, or the snapshot is not taken. It is taken on all
     /// copies that are in sync.
-    Create {
-        /// Volumes, separated by commas
-        #[arg(required = true, value_name = "VOLUME", value_delimiter = ',')]
-        volumes: Vec<String>,
-        /// Name of the snapshot [default: the time, such as 2026-11-29T21.50.45Z]
-        #[arg(long)]
-        name: Option<String>,
-    },
+    Create(Create),
     /// List snapshots: of all volumes, or of one
     List {
         /// Volume
         volume: Option<String>,
+        /// Only snapshots with this label, or with a label with this key; may be repeated
+        #[arg(long = "label", value_name = "KEY[=VALUE]", value_delimiter = ',')]
+        labels: Vec<String>,
     },
     /// Show a snapshot, and which copies have it
     Show {
@@ -84,6 +87,23 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
+    /// Change when a snapshot expires, and its labels
+    Change {
+        /// Snapshot name or number
+        snapshot: String,
+        /// Delete it automatically after this time, from now on: 12h, 7d. Not while it is on hold
+        #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+        expires: Option<Duration>,
+        /// Do not delete it automatically
+        #[arg(long, conflicts_with = "expires")]
+        no_expiry: bool,
+        /// Set a label; may be repeated
+        #[arg(long = "label", value_parser = parse_label, value_name = "KEY=VALUE")]
+        labels: Vec<(String, String)>,
+        /// Remove the label with this key; may be repeated
+        #[arg(long = "remove-label", value_name = "KEY")]
+        remove_labels: Vec<String>,
+    },
     /// Put a snapshot on hold, so that it cannot be deleted
     Hold {
         /// Snapshot name or number
@@ -99,11 +119,11 @@ pub enum Command {
 impl Command {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
-            Command::Create { volumes, name } => {
-                let name = name.unwrap_or_else(|| name_at(unix_now()));
-                output.show(&client.create_snapshot(&SnapshotCreate { volumes, name })?, created)
+            Command::Create(create) => create.run(client, output),
+            Command::List { volume, labels } => {
+                let label = (!labels.is_empty()).then(|| labels.join(","));
+                output.list(&client.snapshots(volume.as_deref(), label.as_deref())?, table)
             }
-            Command::List { volume } => output.list(&client.snapshots(volume.as_deref())?, table),
             Command::Show { snapshot } => output.show(&client.snapshot(&snapshot)?, shown),
             Command::Diff { from, to } => diff::run(client, output, from, to),
             Command::Restore { snapshot, volumes, discard, force, confirm } => {
@@ -123,15 +143,16 @@ impl Command {
                 }
                 Ok(())
             }
+            Command::Change { snapshot, expires, no_expiry, labels, remove_labels } => {
+                let expires_after = if no_expiry { Some(0) } else { expires.map(|after| after.as_secs()) };
+                let labels = labels.into_iter().collect();
+                let change = SnapshotChange { held: None, expires_after, labels, remove_labels };
+                output.show(&client.change_snapshot(&snapshot, &change)?, shown)
+            }
             Command::Hold { snapshot } => set_hold(client, output, &snapshot, true),
             Command::Release { snapshot } => set_hold(client, output, &snapshot, false),
         }
     }
-}
-
-/// The name of a snapshot that gets none.
-fn name_at(seconds: u64) -> String {
-    utc(seconds).replace(' ', "T").replace(':', ".")
 }
 
 fn would_delete(client: &Client, snapshots: &[String]) -> Result<DryRun, api::ClientError> {
@@ -143,23 +164,20 @@ fn would_delete(client: &Client, snapshots: &[String]) -> Result<DryRun, api::Cl
 }
 
 fn set_hold(client: &Client, output: &Output, snapshot: &str, held: bool) -> Result<(), CliError> {
-    let changed = client.change_snapshot(snapshot, &SnapshotChange { held })?;
-    output.show(&changed, |changed| match changed.held {
-        true => format!("Snapshot {} is on hold: it cannot be deleted.\n", changed.name),
-        false => format!("Snapshot {} is released.\n", changed.name),
-    })
+    let change = SnapshotChange { held: Some(held), ..SnapshotChange::default() };
+    output.show(&client.change_snapshot(snapshot, &change)?, |changed| held_or_released(changed, unix_now()))
 }
 
-fn created(snapshot: &Snapshot) -> String {
-    let volumes = list(snapshot.volumes.iter().map(|of| &of.volume), "-");
-    let lacking = snapshot.volumes.iter().flat_map(|of| {
-        let absent = of.copies.iter().filter(|copy| copy.state == SnapshotCopyState::Absent);
-        absent.map(move |copy| {
-            format!("The snapshot is not on {}: its copy of {} is out of sync.\n", copy.node_name, of.volume)
-        })
-    });
-    let lacking: String = lacking.collect();
-    format!("Snapshot {} of {volumes} taken. I/O pause: {}.\n{lacking}", snapshot.name, pause(snapshot))
+/// `now`: in seconds since 1970.
+fn held_or_released(changed: &Snapshot, now: u64) -> String {
+    let Snapshot { name, held, expires, .. } = changed;
+    match (held, expires) {
+        (true, _) => format!("Snapshot {name} is on hold: it cannot be deleted.\n"),
+        (false, Some(at)) if *at <= now => {
+            format!("Snapshot {name} is released. It has expired, and is deleted now.\n")
+        }
+        (false, _) => format!("Snapshot {name} is released.\n"),
+    }
 }
 
 fn restored(restored: &SnapshotRestored) -> String {
@@ -172,8 +190,10 @@ fn restored(restored: &SnapshotRestored) -> String {
 }
 
 fn table(snapshots: &[Snapshot]) -> String {
-    let mut table =
-        Table::new(&["NUMBER", "NAME", "STATE", "CREATED", "VOLUMES", "COPIES", "FREES", "PAUSE", "HOLD"]);
+    let mut table = Table::new(&[
+        "NUMBER", "NAME", "STATE", "CREATED", "VOLUMES", "COPIES", "FREES", "PAUSE", "HOLD", "EXPIRES",
+        "LABELS",
+    ]);
     for snapshot in snapshots {
         table.row([
             snapshot.number.to_string(),
@@ -185,7 +205,13 @@ fn table(snapshots: &[Snapshot]) -> String {
             frees(&snapshot.volumes),
             pause(snapshot),
             String::from(if snapshot.held { "yes" } else { "-" }),
+            snapshot.expires.map_or("-".into(), utc),
+            labels::shown(&snapshot.labels),
         ]);
+    }
+    // Most snapshots have none.
+    if snapshots.iter().all(|snapshot| snapshot.labels.is_empty()) {
+        table.omit("LABELS");
     }
     table.text("No snapshots. Take one with `ursa snapshot create`.")
 }
@@ -198,6 +224,8 @@ fn shown(snapshot: &Snapshot) -> String {
         ("Created", utc(snapshot.created)),
         ("I/O pause", pause(snapshot)),
         ("On hold", String::from(if snapshot.held { "yes, it cannot be deleted" } else { "no" })),
+        ("Expires", snapshot.expires.map_or("never".into(), utc)),
+        ("Labels", labels::shown(&snapshot.labels)),
         ("Schedule", snapshot.schedule.clone().unwrap_or_else(|| "-".into())),
         ("Reclaimable", frees(&snapshot.volumes)),
     ]);
@@ -279,6 +307,8 @@ fn ms(us: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn snapshot() -> Snapshot {
@@ -303,6 +333,8 @@ mod tests {
             created: 1_795_348_984,
             pause_us: Some(12_340),
             held: false,
+            expires: None,
+            labels: BTreeMap::new(),
             schedule: None,
             volumes: vec![
                 of("db", vec![copy(1, present, Some(1 << 20), true), copy(2, present, Some(3 << 20), true)]),
@@ -323,10 +355,35 @@ mod tests {
     }
 
     #[test]
+    fn expiry_and_labels_are_shown() {
+        let expires = Some(1_795_348_984);
+        let labels = BTreeMap::from([("app".into(), "shop".into()), ("ticket".into(), "4711".into())]);
+        let labelled = Snapshot { expires, labels, ..snapshot() };
+        let text = table(&[snapshot(), labelled.clone()]);
+        let rows: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(rows[0].split_whitespace().rev().take(3).collect::<Vec<_>>(), ["-"; 3], "{text}");
+        assert!(rows[1].ends_with("2026-11-22 12:03:04Z  app=shop, ticket=4711"), "{text}");
+        assert!(!table(&[snapshot()]).contains("LABELS"));
+        let text = shown(&labelled);
+        assert!(text.contains("2026-11-22 12:03:04Z") && text.contains("app=shop, ticket=4711"), "{text}");
+        assert!(shown(&snapshot()).contains("never"));
+    }
+
+    #[test]
+    fn a_release_says_if_the_snapshot_has_expired_meanwhile() {
+        let released = Snapshot { expires: Some(500), ..snapshot() };
+        assert_eq!(held_or_released(&released, 499), "Snapshot before-upgrade is released.\n");
+        assert!(held_or_released(&released, 500).contains("is deleted now"));
+        assert!(held_or_released(&snapshot(), 500).ends_with("is released.\n"));
+        let held = Snapshot { held: true, ..released };
+        assert!(held_or_released(&held, 500).contains("is on hold"));
+    }
+
+    #[test]
     fn a_copy_that_lacks_it_is_named() {
         let text = shown(&snapshot());
         assert!(text.contains("absent") && text.contains("present"), "{text}");
-        let text = created(&snapshot());
+        let text = create::created(&snapshot());
         assert!(text.contains("The snapshot is not on san2: its copy of logs is out of sync."), "{text}");
         assert!(text.contains("I/O pause: 12.3 ms"), "{text}");
     }
@@ -345,10 +402,5 @@ mod tests {
              What was there before is in snapshot before-restore-of-before-upgrade-8.\n"
         );
         assert_eq!(restored(&SnapshotRestored { kept: None, ..all }).lines().count(), 1);
-    }
-
-    #[test]
-    fn a_snapshot_without_a_name_is_named_after_its_time() {
-        assert_eq!(name_at(1_795_348_984), "2026-11-22T12.03.04Z");
     }
 }

@@ -133,6 +133,14 @@ pub enum FaultKind {
         /// Why the last attempt failed; `None`: there was none.
         obstacle: Option<ScheduleObstacle>,
     },
+    /// Snapshots that are old, and that nothing deletes automatically.
+    SnapshotsOld {
+        count: usize,
+        /// The name of the oldest one.
+        oldest: String,
+        /// When that was taken, in seconds since 1970.
+        at: u64,
+    },
     /// A volume is being restored, and hosts have been stopped for that for too long.
     RestoreUnfinished { id: String, volume: String },
     /// The node's copy of a volume lacks blocks that no copy in sync could read.
@@ -208,6 +216,7 @@ impl Control {
         faults.extend(self.differing_copies());
         faults.extend(self.unfinished_restores());
         faults.extend(self.missed_snapshots());
+        faults.extend(self.old_snapshots());
         faults.extend(self.lost_blocks());
         faults.extend(self.scrub_faults());
         faults.extend(self.unrecorded());

@@ -124,7 +124,7 @@ use self::snapshots::Snapshots;
 pub use self::snapshots::{
     DIFF_RANGES_MAX, DiffSpec, HOLD_MAX as SNAPSHOT_HOLD_MAX, RestorePlan, RestoreSpec, Restored,
     ScheduleChange, ScheduleSpec, ScheduleStatus, SnapshotDiff, SnapshotHere, SnapshotSpec, SnapshotStatus,
-    SnapshotVolume, SnapshotsHere,
+    SnapshotUpdate, SnapshotVolume, SnapshotsHere,
 };
 pub use self::start::{DefaultPool, StartError, StartSpec};
 pub use self::status::{

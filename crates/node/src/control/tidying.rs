@@ -1,7 +1,7 @@
 //! Clean-up in the background: this node deletes its removed copies, what is left of deleted volumes, copies
 //! that nobody has added to the record, and deleted snapshots. And its pools follow what the record says
 //! about each copy: name, space policy, compression and kind. At the same beat it looks for snapshots that
-//! are due by schedule.
+//! are due by schedule, and for those that have expired.
 //!
 //! In open pools this happens at once, in others when they come back. Each pool has a task of its own, since
 //! its disks may hang.
@@ -101,6 +101,7 @@ impl Control {
             forget_deleted(&reconciler).await;
             self.tidy_snapshots(&reconciler);
             self.follow_schedules(&reconciler);
+            self.follow_ages(&reconciler);
         }
     }
 

@@ -1,6 +1,8 @@
 //! Snapshots of sets of volumes: what the cluster's record has of them, and what nodes ask each other to take
 //! one. Why it is so: `docs/why/snapshots.md`.
 
+use std::collections::BTreeMap;
+
 use link::ClusterId;
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
@@ -55,6 +57,12 @@ pub struct SnapshotEntry {
     /// Whether it must not be deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
+    /// From when on it is to be deleted, unless it is on hold, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+    /// What people say about it, by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// The restore before which it is taken, as long as that is not complete. Hosts are stopped for it on the
     /// volumes whose entries have this snapshot's number ([`VolumeEntry::restoring`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,6 +211,11 @@ impl SnapshotEntry {
     /// Whether it is being taken, or its volumes are being restored.
     pub fn is_under_way(&self) -> bool {
         matches!(self.state, SnapshotState::Preparing | SnapshotState::Restoring)
+    }
+
+    /// Whether it exists, and is to be deleted by now. `now`: in seconds since 1970.
+    pub fn has_expired(&self, now: u64) -> bool {
+        self.state == SnapshotState::Complete && !self.held && self.expires.is_some_and(|at| at <= now)
     }
 
     /// Whether volumes are being restored to the snapshot with this number, or are about to be.
@@ -387,6 +400,8 @@ mod tests {
             volumes,
             pause_us: 0,
             held: false,
+            expires: None,
+            labels: BTreeMap::new(),
             restores: None,
             schedule: None,
         }
@@ -473,6 +488,17 @@ mod tests {
         }
         assert!(!of(SnapshotState::Deleting).is_restore_to(3), "it was undone");
         assert!(!snapshot(SnapshotState::Preparing, Vec::new()).is_restore_to(3));
+    }
+
+    #[test]
+    fn a_snapshot_expires_unless_it_is_on_hold() {
+        let expires = SnapshotEntry { expires: Some(500), ..snapshot(SnapshotState::Complete, Vec::new()) };
+        assert!(!expires.has_expired(499) && expires.has_expired(500));
+        assert!(!SnapshotEntry { held: true, ..expires.clone() }.has_expired(500));
+        assert!(!SnapshotEntry { expires: None, ..expires.clone() }.has_expired(u64::MAX));
+        for state in [SnapshotState::Preparing, SnapshotState::Restoring, SnapshotState::Deleting] {
+            assert!(!SnapshotEntry { state, ..expires.clone() }.has_expired(500), "{state:?}");
+        }
     }
 
     #[test]

@@ -90,6 +90,7 @@ codes! {
     VOLUME_CONVERTED = "volume_converted", Severity::Info;
     SNAPSHOT_CREATED = "snapshot_created", Severity::Info;
     SNAPSHOT_DELETED = "snapshot_deleted", Severity::Info;
+    SNAPSHOT_EXPIRED = "snapshot_expired", Severity::Info;
     SNAPSHOT_RESTORED = "snapshot_restored", Severity::Info;
     SNAPSHOT_SCHEDULE_MISSED = "snapshot_schedule_missed", Condition::SnapshotScheduleMissed.severity(), "run `ursa snapshot schedule show` for the cause; a snapshot is taken automatically as soon as one can be";
     SNAPSHOT_SCHEDULE_RECOVERED = "snapshot_schedule_recovered", Severity::Info;

@@ -32,6 +32,8 @@ conditions! {
     ContinuedAlone = Warning;
     /// A snapshot is overdue by its schedule.
     SnapshotScheduleMissed = Warning;
+    /// Snapshots are old, and nothing deletes them automatically.
+    SnapshotsOld = Info;
     /// Copies that are in sync differ.
     CopiesMismatch = Critical;
     /// A copy lacks blocks that no copy in sync could read.

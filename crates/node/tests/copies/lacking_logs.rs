@@ -36,7 +36,8 @@ impl Cluster {
     fn take_snapshot(&self, index: usize) {
         self.control(index, |control| async move {
             let volumes = vec![Shape::thick().name.to_owned()];
-            control.create_snapshot(SnapshotSpec { name: "first".to_owned(), volumes }).await.unwrap();
+            let spec = SnapshotSpec { name: "first".to_owned(), volumes, ..SnapshotSpec::default() };
+            control.create_snapshot(spec).await.unwrap();
         });
     }
 

@@ -124,6 +124,34 @@ fn snapshots_of_several_volumes() {
 }
 
 #[test]
+fn snapshots_with_labels_that_expire() {
+    let node = Node::start(&[]);
+    node.ok(&["volume", "create", "db", "--size", "16M", "--kind", "log", "--no-map"]);
+    let labels = ["--label", "app=shop", "--label", "ticket=4711"];
+    node.ok(&[&["snapshot", "create", "db", "--name", "first", "--expires", "7d"][..], &labels].concat());
+    node.ok(&["snapshot", "create", "db", "--name", "second"]);
+    let names = |label: &str| {
+        let list = node.json(&["snapshot", "list", "db", "--label", label]);
+        list["items"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let listed: [Vec<String>; 3] = ["app", "app=shop,ticket", "app=mail"].map(names);
+    assert_eq!(listed, [vec!["first".to_owned()], vec!["first".to_owned()], Vec::new()]);
+    let shown = node.json(&["snapshot", "show", "first"]);
+    let week = 7 * 86_400;
+    assert_eq!(shown["expires"].as_u64().unwrap(), shown["created"].as_u64().unwrap() + week);
+    assert!(node.ok(&["snapshot", "list"]).contains("app=shop, ticket=4711"));
+
+    let change = |more: &[&'static str]| [&["snapshot", "change", "first"][..], more].concat();
+    let text = node.ok(&change(&["--no-expiry", "--remove-label", "ticket", "--label", "app=mail"]));
+    assert!(text.contains("never") && text.contains("app=mail") && !text.contains("4711"), "{text}");
+    assert!(node.json(&change(&["--expires", "1d"]))["expires"].is_u64());
+    assert!(node.refused(1, &change(&["--expires", "30s"])).contains("from one minute to ten years"));
+    assert!(node.refused(2, &change(&["--label", "app"])).contains("KEY=VALUE"));
+    assert!(node.refused(2, &change(&["--expires", "1d", "--no-expiry"])).contains("cannot be used with"));
+    assert!(node.refused(1, &["snapshot", "create", "db", "--label", "a b=c"]).contains("1 to 63 letters"));
+}
+
+#[test]
 fn schedules_of_snapshots() {
     let node = Node::start(&[]);
     for name in ["db", "logs"] {

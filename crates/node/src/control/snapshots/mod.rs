@@ -3,11 +3,14 @@
 //! The cluster's record says which there are, and which copies have them (`docs/why/snapshots.md`). How one
 //! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What differs between two: [`diff`].
 //! What each node does about those that were deleted: [`tidying`]. What pools still have of those that are
-//! gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`] and [`scheduled`].
+//! gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`] and [`scheduled`]. What people
+//! say about a snapshot: [`properties`]. Those that expire: [`expiry`].
 
 mod calendar;
 mod diff;
+mod expiry;
 mod leftovers;
+mod properties;
 mod restoring;
 mod retention;
 mod schedule;
@@ -27,6 +30,8 @@ use serde::{Deserialize, Serialize};
 use store::SnapshotInfo;
 
 pub use self::diff::{DIFF_RANGES_MAX, DiffSpec, SnapshotDiff};
+use self::expiry::{Looked, Old};
+pub use self::properties::SnapshotUpdate;
 use self::restoring::is_restored_to;
 pub use self::restoring::{RestorePlan, RestoreSpec, Restored};
 use self::schedule::Own;
@@ -74,6 +79,10 @@ pub(in crate::control) struct Snapshots {
     quiet: Cell<Option<Quiet>>,
     /// What this node has last done for schedules, by [`crate::copies::ScheduleEntry::id`].
     followed: RefCell<BTreeMap<u64, Own>>,
+    /// The last look at the ages of all snapshots.
+    looked: Cell<Option<Looked>>,
+    /// What that look has found: those that nothing deletes automatically.
+    old: RefCell<Option<Old>>,
 }
 
 /// A snapshot as the cluster's record has it.
@@ -231,29 +240,6 @@ impl Control {
         let status = self.snapshot(name)?;
         check_deletable(self.reconciler()?.as_ref(), &status.entry)?;
         Ok(status)
-    }
-
-    /// Puts a snapshot on hold, so that it cannot be deleted, or releases it.
-    ///
-    /// # Errors
-    /// It is not found, or is being deleted; [`ControlError::SnapshotPreparing`]; those of the record.
-    pub async fn set_snapshot_hold(self: &Rc<Control>, name: &str, held: bool) -> Result<SnapshotStatus> {
-        let SnapshotEntry { number, name, .. } = self.snapshot(name)?.entry;
-        self.change(Doing::ChangeSnapshot.of(&name), NOTHING, move |control, changing| async move {
-            changing.waits_for(WaitsFor::ClusterRecord);
-            let changed = control.change_snapshot(number, |entry| match entry.state {
-                SnapshotState::Preparing | SnapshotState::Restoring => {
-                    Err(ControlError::SnapshotPreparing(entry.name.clone()))
-                }
-                SnapshotState::Deleting => Err(ControlError::not_found("snapshot", &entry.name)),
-                SnapshotState::Complete => {
-                    Ok((entry.held != held).then(|| SnapshotEntry { held, ..entry.clone() }))
-                }
-            });
-            changed.await.map(drop)
-        })
-        .await?;
-        self.snapshot(&number.to_string())
     }
 
     /// Changes the entry of a snapshot, and tries again if another change was faster; `None` leaves it as it

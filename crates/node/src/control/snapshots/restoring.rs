@@ -161,7 +161,14 @@ impl Control {
         let restored = self.change(work, NOTHING, |control, changing| async move {
             changing.waits_for(WaitsFor::ClusterRecord);
             let reconciler = control.reconciler()?;
-            let beginning = Beginning { name: &name, ids: &ids, restores: Some(restores), schedule: None };
+            let beginning = Beginning {
+                name: &name,
+                ids: &ids,
+                expires_after: None,
+                labels: &BTreeMap::new(),
+                restores: Some(restores),
+                schedule: None,
+            };
             let reserved = control.reserve_snapshot(&reconciler, &beginning).await;
             let (entry, _taking) = reserved.map_err(of_restore)?;
             changing.waits_for(WaitsFor::Nodes(entry.nodes().into_iter().map(|node| node.0).collect()));

@@ -1,11 +1,12 @@
-//! Snapshots by schedule: what each node does automatically. Any node can take one; it first takes the
-//! cluster's turn.
+//! Snapshots by schedule: what each node does automatically. Any node can take one, and delete those that are
+//! not kept; it first takes the cluster's turn.
 //!
 //! Why one is taken for each time, whatever nodes fail: `docs/why/snapshots.md`, *Schedules*.
 
 use std::rc::Rc;
 use std::time::Duration;
 
+use cluster::Transaction;
 use replica::{NodeId, Revision};
 
 use super::super::change::CHANGE_DEADLINE;
@@ -31,18 +32,19 @@ const _: () = assert!(
     "a node that takes a snapshot keeps the turn, unless its clock or the record is at fault"
 );
 
-/// A time in which no snapshot is due, if the record does not change.
+/// A time in which nothing is due, if the record does not change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quiet {
     /// The revision by which this node acts.
-    known: Revision,
-    from: u64,
-    until: u64,
+    pub(super) known: Revision,
+    /// In seconds since 1970, as `until`, which is not part of it.
+    pub(super) from: u64,
+    pub(super) until: u64,
 }
 
 impl Quiet {
     /// Whether it has this moment; not if the clock was set back.
-    fn holds(self, known: Revision, now: u64) -> bool {
+    pub(super) fn holds(self, known: Revision, now: u64) -> bool {
         self.known == known && (self.from..self.until).contains(&now)
     }
 }
@@ -77,18 +79,9 @@ impl Control {
             let key = snapshot_schedule_key(&name);
             let Some((schedule, revision)) = reconciler.get::<ScheduleEntry>(&key) else { continue };
             let Some(due) = schedule::due(&schedule, self.followed(&schedule), unix_now()) else { continue };
-            if reconciler.is_stopping() || is_taken(reconciler) {
-                return;
-            }
-            let turn =
-                SnapshotTurn { node: reconciler.me().0, life: reconciler.incarnation().0, at: unix_now() };
             // Another node may have taken the snapshot, and released the turn, since what this one knows.
-            let taken = Reconciler::transaction()
-                .expect(&key, Some(revision))
-                .expect(SNAPSHOT_TURN, reconciler.revision_of(SNAPSHOT_TURN))
-                .put(SNAPSHOT_TURN, json(&turn));
-            if let Err(error) = reconciler.commit(taken).await {
-                return tracing::debug!(%error, "another node takes the snapshot, or the record does not respond");
+            if !take_turn(reconciler, Reconciler::transaction().expect(&key, Some(revision))).await {
+                return;
             }
             self.take_and_note(reconciler, &schedule, due).await;
             delete_expired(reconciler, &schedule).await;
@@ -156,7 +149,8 @@ impl Control {
         }
         let name = format!("{}-{}", schedule.name, stamp(unix_now()));
         let volumes = schedule.volumes.iter().map(|volume| volume.id.clone()).collect();
-        let number = self.take_set(SnapshotSpec { name, volumes }, Some(of)).await?;
+        let spec = SnapshotSpec { name, volumes, ..SnapshotSpec::default() };
+        let number = self.take_set(spec, Some(of)).await?;
         Ok(self.snapshot(&number.to_string())?.entry)
     }
 
@@ -170,14 +164,12 @@ impl Control {
         if missed.is_empty() {
             return Vec::new();
         }
-        let nodes = reconciler.nodes().into_iter();
-        let first = nodes.filter(|(_, is_heard)| *is_heard).map(|(node, _)| node.id).min();
+        let is_first = is_first_up(&reconciler);
         let fault = |(due, schedule): (u64, ScheduleEntry)| {
             let obstacle = schedule.failed.map(|failed| failed.obstacle);
             let kind = FaultKind::SnapshotScheduleMissed { schedule: schedule.name, due, obstacle };
             kind.lasting(Duration::from_secs(now - due))
         };
-        let is_first = first == Some(reconciler.me().0);
         missed.into_iter().filter(|_| is_first).map(fault).collect()
     }
 }
@@ -185,6 +177,28 @@ impl Control {
 /// The wall clock of this node, in seconds since 1970.
 pub(super) fn unix_now() -> u64 {
     (Shard::current().config().unix_now)()
+}
+
+/// Whether this node is the one that reports what all nodes see alike: the first one that is up.
+pub(super) fn is_first_up(reconciler: &Reconciler) -> bool {
+    let nodes = reconciler.nodes().into_iter();
+    nodes.filter(|(_, is_heard)| *is_heard).map(|(node, _)| node.id).min() == Some(reconciler.me().0)
+}
+
+/// Takes the turn in a transaction. Returns whether this node has it.
+pub(super) async fn take_turn(reconciler: &Reconciler, transaction: Transaction) -> bool {
+    if reconciler.is_stopping() || is_taken(reconciler) {
+        return false;
+    }
+    let turn = SnapshotTurn { node: reconciler.me().0, life: reconciler.incarnation().0, at: unix_now() };
+    let transaction = transaction
+        .expect(SNAPSHOT_TURN, reconciler.revision_of(SNAPSHOT_TURN))
+        .put(SNAPSHOT_TURN, json(&turn));
+    let taken = reconciler.commit(transaction).await;
+    if let Err(error) = &taken {
+        tracing::debug!(%error, "another node has the turn, or the record does not respond");
+    }
+    taken.is_ok()
 }
 
 /// Whether another node that may be working has the turn.
@@ -199,7 +213,7 @@ fn is_taken(reconciler: &Reconciler) -> bool {
 }
 
 /// Releases the turn if this node has it.
-async fn release_turn(reconciler: &Reconciler) {
+pub(super) async fn release_turn(reconciler: &Reconciler) {
     let Some((turn, revision)) = reconciler.get::<SnapshotTurn>(SNAPSHOT_TURN) else { return };
     if NodeId(turn.node) == reconciler.me() && turn.life == reconciler.incarnation().0 {
         let released = Reconciler::transaction().expect(SNAPSHOT_TURN, Some(revision)).delete(SNAPSHOT_TURN);
@@ -226,22 +240,36 @@ async fn delete_expired(reconciler: &Reconciler, schedule: &ScheduleEntry) {
         if reconciler.is_stopping() || reconciler.revision_of(&key) != Some(revision) {
             return;
         }
-        let found = numbered(reconciler, number);
-        let found = found.filter(|(entry, _)| is_its(entry) && check_deletable(reconciler, entry).is_ok());
-        let Some((entry, known)) = found else { continue };
-        let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
-        let deleted = Reconciler::transaction()
-            .expect(&key, Some(revision))
-            .expect(&entry.key(), Some(known))
-            .delete(&entry.key())
-            .put(&next.key(), json(&next));
-        if let Err(error) = reconciler.commit(deleted).await {
-            tracing::debug!(schedule = schedule.name, number, %error, "a snapshot is not deleted yet");
-            // If the record does not respond, each of the others would wait for it, too.
-            if !matches!(error, ClusterError::Conflict(_)) {
-                return;
-            }
+        let transaction = Reconciler::transaction().expect(&key, Some(revision));
+        if delete_unless_kept(reconciler, number, transaction, is_its).await.is_err() {
+            // Each of the others would wait for the record, too.
+            return;
         }
+    }
+}
+
+/// Deletes a snapshot in a transaction, if `is_wanted` says so of its entry, and if it can be deleted: not if
+/// it is on hold, or volumes are being restored to it. Returns its name if this call has deleted it.
+///
+/// # Errors
+/// The record does not respond.
+pub(super) async fn delete_unless_kept(
+    reconciler: &Reconciler,
+    number: u32,
+    transaction: Transaction,
+    is_wanted: impl Fn(&SnapshotEntry) -> bool,
+) -> std::result::Result<Option<String>, ClusterError> {
+    let found = numbered(reconciler, number);
+    let found = found.filter(|(entry, _)| is_wanted(entry) && check_deletable(reconciler, entry).is_ok());
+    let Some((entry, known)) = found else { return Ok(None) };
+    let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
+    let deleted =
+        transaction.expect(&entry.key(), Some(known)).delete(&entry.key()).put(&next.key(), json(&next));
+    let Err(error) = reconciler.commit(deleted).await else { return Ok(Some(entry.name)) };
+    tracing::debug!(number, %error, "a snapshot is not deleted yet");
+    match error {
+        ClusterError::Conflict(_) => Ok(None),
+        error => Err(error),
     }
 }
 

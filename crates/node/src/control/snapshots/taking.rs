@@ -18,6 +18,8 @@ use super::super::relocation::TRIES_MAX;
 use super::super::tidying::TIDY_EVERY;
 use super::super::turns::NOTHING;
 use super::super::{Control, ControlError, Result};
+use super::properties::{check_expires_after, check_labels};
+use super::scheduled::unix_now;
 use super::{SnapshotStatus, all, in_sync, numbered, volume_entry};
 use crate::attach::access::VolumeName;
 use crate::attach::unit::Unit;
@@ -46,12 +48,16 @@ pub(super) const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const LATE: Duration = Duration::from_millis(20);
 
 /// A snapshot to be taken.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SnapshotSpec {
     /// Its name.
     pub name: String,
     /// The names or identities of its volumes.
     pub volumes: Vec<String>,
+    /// After how many seconds it expires; `None`: never.
+    pub expires_after: Option<u64>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A snapshot to be begun.
@@ -60,6 +66,10 @@ pub(super) struct Beginning<'a> {
     pub name: &'a str,
     /// Its volumes.
     pub ids: &'a BTreeSet<VolumeId>,
+    /// After how many seconds it expires.
+    pub expires_after: Option<u64>,
+    /// Its labels.
+    pub labels: &'a BTreeMap<String, String>,
     /// The restore for which it is taken.
     pub restores: Option<Restores>,
     /// The schedule by which it is taken.
@@ -94,9 +104,9 @@ impl Control {
     /// Takes a snapshot of all of these volumes at one instant, on all of their copies in sync.
     ///
     /// # Errors
-    /// It was not taken: a name is invalid or taken, a volume cannot have snapshots,
-    /// [`ControlError::SnapshotNotTaken`], [`ControlError::SnapshotTooSlow`], those of other nodes and of the
-    /// record. If the record did not answer, it may have been taken.
+    /// It was not taken: a name is invalid or taken, a label or the expiry is invalid, a volume cannot have
+    /// snapshots, [`ControlError::SnapshotNotTaken`], [`ControlError::SnapshotTooSlow`], those of other nodes
+    /// and of the record. If the record did not answer, it may have been taken.
     pub async fn create_snapshot(self: &Rc<Control>, spec: SnapshotSpec) -> Result<SnapshotStatus> {
         let number = self.take_set(spec, None).await?;
         self.snapshot(&number.to_string())
@@ -108,14 +118,25 @@ impl Control {
         spec: SnapshotSpec,
         schedule: Option<OfSchedule>,
     ) -> Result<u32> {
-        let SnapshotSpec { name, volumes } = spec;
+        let SnapshotSpec { name, volumes, expires_after, labels } = spec;
         check_name(&name)?;
+        if let Some(after) = expires_after {
+            check_expires_after(after)?;
+        }
+        check_labels(&labels)?;
         let ids = self.set_of(&volumes)?;
         let doing = if schedule.is_some() { Doing::TakeScheduledSnapshot } else { Doing::TakeSnapshot };
         let number = self.change(doing.of(&name), NOTHING, |control, changing| async move {
             changing.waits_for(WaitsFor::ClusterRecord);
             let reconciler = control.reconciler()?;
-            let beginning = Beginning { name: &name, ids: &ids, restores: None, schedule: schedule.as_ref() };
+            let beginning = Beginning {
+                name: &name,
+                ids: &ids,
+                expires_after,
+                labels: &labels,
+                restores: None,
+                schedule: schedule.as_ref(),
+            };
             let (entry, _taking) = control.reserve_snapshot(&reconciler, &beginning).await?;
             changing.waits_for(WaitsFor::Nodes(entry.nodes().into_iter().map(|node| node.0).collect()));
             let is_marked = Cell::new(false);
@@ -417,7 +438,7 @@ fn check_room(known: &[SnapshotEntry], volumes: usize) -> Result<()> {
 
 /// The entry of a snapshot that is about to be taken.
 fn new_entry(reconciler: &Reconciler, number: u32, beginning: &Beginning<'_>) -> Result<SnapshotEntry> {
-    let Beginning { name, ids, restores, schedule } = *beginning;
+    let Beginning { name, ids, expires_after, labels, restores, schedule } = *beginning;
     let name = restores.map_or_else(|| name.to_owned(), |_| format!("{name}-{number}"));
     let known = all(reconciler);
     let is_there = |entry: &&SnapshotEntry| entry.state != SnapshotState::Deleting;
@@ -450,16 +471,19 @@ fn new_entry(reconciler: &Reconciler, number: u32, beginning: &Beginning<'_>) ->
         }
         volumes.push(of);
     }
+    let at = unix_now();
     Ok(SnapshotEntry {
         number,
         name,
-        at: (Shard::current().config().unix_now)(),
+        at,
         node: reconciler.me().0,
         incarnation: reconciler.incarnation().0,
         state: SnapshotState::Preparing,
         volumes,
         pause_us: 0,
         held: false,
+        expires: expires_after.map(|after| at.saturating_add(after)),
+        labels: labels.clone(),
         restores,
         schedule: schedule.cloned(),
     })
@@ -673,6 +697,8 @@ mod tests {
             volumes: vec![of.clone(); volumes],
             pause_us: 0,
             held: false,
+            expires: None,
+            labels: BTreeMap::new(),
             restores: None,
             schedule: None,
         };

@@ -1,6 +1,7 @@
 //! Snapshots of sets of volumes: one instant on all copies, and everywhere or nowhere whatever crashes.
 
 mod diffs;
+mod expiry;
 mod restores;
 mod schedules;
 
@@ -8,7 +9,7 @@ use super::set_back::with_image_of_yesterday;
 use super::*;
 
 use base::{ByteLen, ByteOffset};
-use node::control::{ControlError, SnapshotSpec, SnapshotStatus};
+use node::control::{ControlError, SnapshotSpec, SnapshotStatus, SnapshotUpdate};
 use node::copies::{
     DELETED_SNAPSHOTS, DeletedSnapshot, LAST_SNAPSHOT, Refused, SnapshotCopy, SnapshotEntry,
     SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep, VolumeEntry, volume_key,
@@ -66,7 +67,7 @@ impl Cluster {
     /// Takes a snapshot through a node.
     fn take(&self, index: usize, volumes: &[&str], name: &str) -> Result<SnapshotStatus, ControlError> {
         let volumes = volumes.iter().map(|volume| (*volume).to_owned()).collect();
-        let spec = SnapshotSpec { name: name.to_owned(), volumes };
+        let spec = SnapshotSpec { name: name.to_owned(), volumes, ..SnapshotSpec::default() };
         self.control(index, move |control| async move { control.create_snapshot(spec).await })
     }
 
@@ -82,6 +83,8 @@ impl Cluster {
             volumes,
             pause_us: 0,
             held: false,
+            expires: None,
+            labels: BTreeMap::new(),
             restores: None,
             schedule: None,
         };
@@ -116,6 +119,11 @@ impl Cluster {
         });
         u64::from_le_bytes(block[..8].try_into().unwrap())
     }
+}
+
+/// Puts a snapshot on hold, or releases it.
+fn hold(held: bool) -> SnapshotUpdate {
+    SnapshotUpdate { held: Some(held), ..SnapshotUpdate::default() }
 }
 
 fn has(status: &SnapshotStatus) -> Vec<bool> {
@@ -154,7 +162,8 @@ fn several_snapshots_are_taken_at_the_same_time() {
     cluster.add_other_volume();
     let taken = cluster.control(0, |control| async move {
         let take = |(volume, name): (&str, &str)| {
-            let spec = SnapshotSpec { name: name.into(), volumes: vec![volume.into()] };
+            let (name, volumes) = (name.into(), vec![volume.into()]);
+            let spec = SnapshotSpec { name, volumes, ..SnapshotSpec::default() };
             let control = Rc::clone(&control);
             async move { control.create_snapshot(spec).await.map(|status| status.entry.number) }
         };
@@ -280,7 +289,8 @@ fn crash_while_taking(seed: u64) {
     let answer = Rc::new(Cell::new(None));
     let told = Rc::clone(&answer);
     drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), move || async move {
-        let spec = SnapshotSpec { name: "first".into(), volumes: vec![NAME.into()] };
+        let (name, volumes) = ("first".into(), vec![NAME.into()]);
+        let spec = SnapshotSpec { name, volumes, ..SnapshotSpec::default() };
         told.set(Some(Control::current().create_snapshot(spec).await.is_ok()));
     }));
     cluster.world.run_for(Duration::from_micros(rng.below(8_000)));
@@ -483,6 +493,8 @@ fn deleted_snapshots_of_a_node_that_is_down_keep_no_others_waiting() {
                 volumes: vec![of.clone()],
                 pause_us: 0,
                 held: false,
+                expires: None,
+                labels: BTreeMap::new(),
                 restores: None,
                 schedule: None,
             };
@@ -515,10 +527,10 @@ fn what_cannot_have_snapshots_is_refused_and_what_has_some_stays() {
         assert!(matches!(converted, Err(ControlError::HasSnapshots { count: 1, .. })), "{converted:?}");
         let deleted = control.delete_volume(OTHER, true).await;
         assert!(matches!(deleted, Err(ControlError::HasSnapshots { .. })), "{deleted:?}");
-        control.set_snapshot_hold("first", true).await.unwrap();
+        control.update_snapshot("first", hold(true)).await.unwrap();
         let deleted = control.delete_snapshot("1").await;
         assert!(matches!(deleted, Err(ControlError::SnapshotHeld(_))), "{deleted:?}");
-        assert!(!control.set_snapshot_hold("first", false).await.unwrap().entry.held);
+        assert!(!control.update_snapshot("first", hold(false)).await.unwrap().entry.held);
         control.delete_snapshot("1").await.unwrap();
         control.delete_volume(OTHER, true).await.unwrap();
     });

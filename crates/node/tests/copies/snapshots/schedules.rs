@@ -62,6 +62,8 @@ impl Cluster {
             volumes: vec![of.clone()],
             pause_us: 0,
             held: false,
+            expires: None,
+            labels: BTreeMap::new(),
             restores: None,
             schedule: Some(OfSchedule {
                 name: schedule.name.clone(),
@@ -164,7 +166,7 @@ fn only_what_is_kept_or_held_stays_of_what_the_schedule_has_taken() {
     let [first] = taken.as_slice() else { panic!("{taken:?}") };
     let name = first.name.clone();
     cluster.control(1, move |control| async move {
-        control.set_snapshot_hold(&name, true).await.unwrap();
+        control.update_snapshot(&name, hold(true)).await.unwrap();
     });
     for _ in 0..4 {
         cluster.run_to_next_time();

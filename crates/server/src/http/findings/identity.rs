@@ -28,9 +28,8 @@ pub fn severity_of(kind: &FaultKind) -> Severity {
 same_names! {
     /// The condition of a code; some codes have more severe ones, too ([`severity`]).
     pub(super) fn condition(FindingCode) -> Condition {
-        SplitBrain, VolumeUnavailable, ContinuedAlone, SnapshotScheduleMissed, CopiesMismatch, BlocksLost,
-        ScrubUnrepaired,
-        ScrubOverdue, VolumeNameTaken, CopyOutOfSync, ResyncRunning, ResyncWaiting, ResyncPaused, NodeDown,
+        SplitBrain, VolumeUnavailable, ContinuedAlone, SnapshotScheduleMissed, SnapshotsOld, CopiesMismatch,
+        BlocksLost, ScrubUnrepaired, ScrubOverdue, VolumeNameTaken, CopyOutOfSync, ResyncRunning, ResyncWaiting, ResyncPaused, NodeDown,
         NodeCutOff, NodeMaintenance, NodeSilent, NodeSetBack, NodeRemoved, ClusterFailed,
         LinkAddressMissing, FloatingIpLost, LoginsRefused, NoQuorum, NoWitness, RecordLost, RecordStalled,
         RecordEntriesUnreadable, RecordFault, RecordLatched, DiskFailed, ReadFailed, PoolClosed,
@@ -96,7 +95,7 @@ pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
         | FaultKind::ClusterFailed { .. }
         | FaultKind::NodeSetBack { .. }
         | FaultKind::RecordSetBack => of_itself(),
-        FaultKind::RecordLost { .. } => subject(SubjectKind::Cluster),
+        FaultKind::RecordLost { .. } | FaultKind::SnapshotsOld { .. } => subject(SubjectKind::Cluster),
         FaultKind::LinkAddressMissing { address, .. } => of(SubjectKind::Address, &address.to_string()),
         FaultKind::NodeCutOff { node, .. } => of_node(*node, ""),
         FaultKind::SnapshotScheduleMissed { schedule, .. } => named(SubjectKind::Schedule, schedule, None),
@@ -145,6 +144,7 @@ fn code_of(kind: &FaultKind) -> FindingCode {
         FaultKind::CopiesMismatch { .. } => Code::CopiesMismatch,
         FaultKind::RestoreUnfinished { .. } => Code::VolumeUnavailable,
         FaultKind::SnapshotScheduleMissed { .. } => Code::SnapshotScheduleMissed,
+        FaultKind::SnapshotsOld { .. } => Code::SnapshotsOld,
     }
 }
 

@@ -162,6 +162,7 @@ impl Report {
                     | FaultKind::FloatingIpLost { .. }
                     | FaultKind::RestoreUnfinished { .. }
                     | FaultKind::SnapshotScheduleMissed { .. }
+                    | FaultKind::SnapshotsOld { .. }
             )
         )
     }

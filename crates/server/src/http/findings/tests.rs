@@ -468,6 +468,22 @@ fn a_schedule_that_has_missed_a_snapshot_says_why() {
 }
 
 #[test]
+fn snapshots_that_may_have_been_forgotten_are_advice() {
+    let kind = |count| FaultKind::SnapshotsOld { count, oldest: "before".into(), at: 1_795_348_800 };
+    let found = findings(&Observed { reports: vec![report(1, kind(3))], ..cluster() });
+    let [finding] = found.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((finding.severity, finding.code), (Info, Code::SnapshotsOld));
+    assert_eq!(
+        finding.cause,
+        "3 snapshots are older than 30 days and never expire, the oldest one is before of 2026-11-22 12:00:00Z: they may have been forgotten."
+    );
+    assert_eq!(finding.subject, Subject { kind: SubjectKind::Cluster, name: None, id: None, node: None });
+    let found = findings(&Observed { reports: vec![report(1, kind(1)), report(2, kind(1))], ..cluster() });
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].cause.starts_with("Snapshot before was taken on 2026-11-22"), "{}", found[0].cause);
+}
+
+#[test]
 fn lost_blocks_are_critical() {
     let kind = FaultKind::BlocksLost { id: "7".into(), volume: "db".into(), blocks: 2, lba: 40 };
     let found = findings(&Observed { reports: vec![report(1, kind)], ..cluster() });

@@ -493,6 +493,20 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "Fix the cause; a snapshot is then taken automatically. Pause the schedule if it is not needed for now (`ursa snapshot schedule pause`)".into(),
             command: format!("ursa snapshot schedule show {schedule}"),
         },
+        FaultKind::SnapshotsOld { count, oldest, at } => Words {
+            cause: match count {
+                1 => format!(
+                    "Snapshot {oldest} was taken on {} and never expires: it may have been forgotten.",
+                    utc(*at)
+                ),
+                _ => format!(
+                    "{count} snapshots are older than 30 days and never expire, the oldest one is {oldest} of {}: they may have been forgotten.",
+                    utc(*at)
+                ),
+            },
+            action: "Delete what is no longer needed. For others, set how long they are kept (`ursa snapshot change SNAPSHOT --expires 90d`), or put them on hold (`ursa snapshot hold`)".into(),
+            command: "ursa snapshot list".into(),
+        },
         FaultKind::RestoreUnfinished { volume, .. } => Words {
             cause: format!(
                 "Hosts of volume {volume} are stopped: it is being restored to a snapshot, and a copy in sync does not respond or cannot be restored."

@@ -1,6 +1,7 @@
 //! Snapshots of volumes.
 
 pub(super) mod diff;
+mod labels;
 pub(super) mod restoring;
 pub(super) mod schedules;
 
@@ -8,7 +9,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{ControlError, SnapshotHere, SnapshotSpec, SnapshotStatus, SnapshotsHere};
+use ::node::control::{
+    ControlError, SnapshotHere, SnapshotSpec, SnapshotStatus, SnapshotUpdate, SnapshotsHere,
+};
 use ::node::copies;
 use api::{
     DryRun, List, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotState,
@@ -19,20 +22,24 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use self::labels::Labels;
 use super::dry_run::{self, DryRunParam};
 use super::input::{Json, Parameters, Segments};
 use super::peers::{self, Answers, PeerQuery};
 use super::refusal::{Refusal, Reply};
 use super::state::State;
 
-/// Of which volume.
+/// Which snapshots.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct OfVolume {
+pub(super) struct Which {
     /// Volume name or ID; absent: all volumes.
     #[serde(default)]
     volume: Option<String>,
+    /// Only snapshots with all of these labels, separated by commas: `app=shop`, or `app` for any value.
+    #[serde(default)]
+    label: Option<String>,
 }
 
 /// All snapshots, oldest first.
@@ -40,18 +47,21 @@ pub(super) struct OfVolume {
 /// Each node reports what its copies have. If a node does not answer within two seconds, that is unknown.
 #[utoipa::path(
     get, path = "/v1/snapshots", tag = "snapshots", operation_id = "list_snapshots",
-    params(OfVolume),
+    params(Which),
     responses(
         (status = OK, description = "Those of the cluster, or of the volume", body = List<Snapshot>),
+        (status = BAD_REQUEST, description = "`query_invalid`"),
         (status = NOT_FOUND, description = "`volume_not_found`"),
     ),
 )]
 pub(super) async fn list(
     state: State,
-    Parameters(OfVolume { volume }): Parameters<OfVolume>,
+    Parameters(Which { volume, label }): Parameters<Which>,
 ) -> Reply<List<Snapshot>> {
+    let wanted = label.as_deref().map(Labels::parse).transpose()?.unwrap_or_default();
     let all = state.call(move |control| async move {
-        let statuses = control.snapshots(volume.as_deref())?;
+        let mut statuses = control.snapshots(volume.as_deref())?;
+        statuses.retain(|status| wanted.are_on(&status.entry.labels));
         shown_all(&control, statuses).await
     });
     Ok(axum::Json(all.await?))
@@ -90,16 +100,20 @@ pub(super) async fn show(state: State, Segments(snapshot): Segments<String>) -> 
 )]
 pub(super) async fn create(
     state: State,
-    Json(SnapshotCreate { volumes, name }): Json<SnapshotCreate>,
+    Json(SnapshotCreate { volumes, name, expires_after, labels }): Json<SnapshotCreate>,
 ) -> Result<(StatusCode, axum::Json<Snapshot>), Refusal> {
+    let spec = SnapshotSpec { name, volumes, expires_after, labels };
     let created = state.call(move |control| async move {
-        let status = control.create_snapshot(SnapshotSpec { name, volumes }).await?;
+        let status = control.create_snapshot(spec).await?;
         one(&control, status).await
     });
     Ok((StatusCode::CREATED, axum::Json(created.await?)))
 }
 
-/// Puts a snapshot on hold, so that it cannot be deleted, or releases it.
+/// Changes a snapshot: puts it on hold, so that it cannot be deleted, or releases it; changes when it expires,
+/// and its labels.
+///
+/// A snapshot that has expired while it was on hold is deleted soon after it is released.
 #[utoipa::path(
     patch, path = "/v1/snapshots/{snapshot}", tag = "snapshots", operation_id = "change_snapshot",
     params(("snapshot" = String, Path, description = "Snapshot name or number")),
@@ -108,15 +122,17 @@ pub(super) async fn create(
         (status = OK, description = "The snapshot", body = Snapshot),
         (status = NOT_FOUND, description = "`snapshot_not_found`"),
         (status = CONFLICT, description = "`snapshot_preparing`"),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`"),
     ),
 )]
 pub(super) async fn change(
     state: State,
     Segments(snapshot): Segments<String>,
-    Json(SnapshotChange { held }): Json<SnapshotChange>,
+    Json(SnapshotChange { held, expires_after, labels, remove_labels }): Json<SnapshotChange>,
 ) -> Reply<Snapshot> {
+    let update = SnapshotUpdate { held, expires_after, labels, remove_labels };
     let changed = state.call(move |control| async move {
-        let status = control.set_snapshot_hold(&snapshot, held).await?;
+        let status = control.update_snapshot(&snapshot, update).await?;
         one(&control, status).await
     });
     Ok(axum::Json(changed.await?))
@@ -256,6 +272,8 @@ fn shown(status: SnapshotStatus, reports: &Reports) -> Snapshot {
         created: entry.at,
         pause_us: Some(entry.pause_us).filter(|pause| *pause > 0),
         held: entry.held,
+        expires: entry.expires,
+        labels: entry.labels,
         schedule: entry.schedule.map(|of| of.name),
     }
 }

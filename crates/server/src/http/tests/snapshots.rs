@@ -57,6 +57,48 @@ fn snapshots_come_and_go() {
 }
 
 #[test]
+fn snapshots_have_labels_and_expire() {
+    let rig = Rig::new();
+    rig.post("/v1/volumes", json!({"name": "a", "kind": "log", "size": 4 * MIB, "map": false})).json(201);
+    let take = |name: &str, more: Value| {
+        let mut new = json!({"volumes": ["a"], "name": name});
+        new.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        rig.post("/v1/snapshots", new)
+    };
+    let taken = take("first", json!({"labels": {"app": "shop", "ticket": "4711"}})).json(201);
+    assert_eq!(taken["labels"], json!({"app": "shop", "ticket": "4711"}));
+    assert!(taken.get("expires").is_none(), "{taken}");
+    let taken = take("second", json!({"expires_after": 3600, "labels": {"app": "mail"}})).json(201);
+    assert_eq!(taken["expires"].as_u64().unwrap(), taken["created"].as_u64().unwrap() + 3600);
+    let third = take("third", json!({})).json(201);
+    assert!(third.get("labels").is_none(), "{third}");
+
+    let listed = |query: &str| rig.names(&format!("/v1/snapshots?{query}"));
+    assert_eq!(listed("label=app"), ["first", "second"]);
+    assert_eq!(listed("label=app%3Dshop"), ["first"]);
+    assert_eq!(listed("volume=a&label=app%3Dmail"), ["second"]);
+    assert!(listed("label=app,by").is_empty());
+    assert_eq!(listed("").len(), 3);
+    rig.get("/v1/snapshots?label=app%3D").refused(400, "query_invalid");
+
+    take("other", json!({"expires_after": 59})).refused(422, "field_invalid");
+    take("other", json!({"labels": {"a b": "c"}})).refused(422, "field_invalid");
+    let nine: serde_json::Map<String, Value> = (0..9).map(|key| (key.to_string(), json!("a"))).collect();
+    take("other", json!({"labels": nine})).refused(422, "field_invalid");
+
+    let path = "/v1/snapshots/second";
+    let changed =
+        rig.patch(path, json!({"expires_after": 0, "labels": {"by": "eva"}, "remove_labels": ["app"]}));
+    let changed = changed.json(200);
+    assert_eq!((&changed["labels"], changed.get("expires")), (&json!({"by": "eva"}), None));
+    let changed = rig.patch(path, json!({"expires_after": 86_400})).json(200);
+    assert!(changed["expires"].as_u64().unwrap() > taken["expires"].as_u64().unwrap());
+    assert_eq!((&changed["held"], &changed["labels"]), (&json!(false), &json!({"by": "eva"})));
+    rig.patch(path, json!({"expires_after": 1})).refused(422, "field_invalid");
+    rig.patch(path, json!({"labels": {"a": ""}})).refused(422, "field_invalid");
+}
+
+#[test]
 fn schedules_come_and_go() {
     let rig = Rig::new();
     for (name, kind) in [("a", "log"), ("b", "log"), ("c", "thick")] {
