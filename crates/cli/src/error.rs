@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use api::ClientError;
 use terms::exit::Outcome;
 
+use super::snapshot::hooks::HookFailure;
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
@@ -56,6 +58,13 @@ pub enum CliError {
     DiffWithNow(String),
     #[error("both snapshots must be of the same volume, not of {0:?} and {1:?}")]
     DiffOfVolumes(String, String),
+    #[error("no snapshot was taken: the command before it {0}")]
+    HookBefore(HookFailure),
+    /// The name of the snapshot.
+    #[error("snapshot {0} was taken, but the command after it {1}: check that what --before froze continues")]
+    HookAfter(String, HookFailure),
+    #[error("cannot wait for signals")]
+    Signals(#[source] io::Error),
     #[error(
         "--copies {0} does not match the {1} nodes in --on: list as many nodes, or omit one of the two options"
     )]

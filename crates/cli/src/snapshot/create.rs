@@ -9,6 +9,7 @@ use terms::clock::{unix_now, utc};
 use super::super::error::CliError;
 use super::super::output::Output;
 use super::super::table::list;
+use super::hooks::Hooks;
 use super::labels::parse_label;
 use super::pause;
 use crate::duration::parse_duration;
@@ -28,18 +29,23 @@ pub struct Create {
     /// Label; may be repeated
     #[arg(long = "label", value_parser = parse_label, value_name = "KEY=VALUE")]
     labels: Vec<(String, String)>,
+    #[command(flatten)]
+    hooks: Hooks,
 }
 
 impl Create {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
-        let Create { volumes, name, expires, labels } = self;
+        let Create { volumes, name, expires, labels, hooks } = self;
         let wanted = SnapshotCreate {
             volumes,
             name: name.unwrap_or_else(|| name_at(unix_now())),
             expires_after: expires.map(|after| after.as_secs()),
             labels: labels.into_iter().collect(),
         };
-        output.show(&client.create_snapshot(&wanted)?, created)
+        let about = (wanted.name.as_str(), wanted.volumes.as_slice());
+        let (snapshot, after) = hooks.around(about, || client.create_snapshot(&wanted))?;
+        output.show(&snapshot, created)?;
+        after.map_err(|failure| CliError::HookAfter(snapshot.name, failure))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod create;
 mod diff;
+pub(super) mod hooks;
 mod labels;
 mod schedule;
 
@@ -30,6 +31,10 @@ pub enum Command {
     ///
     /// Commands of hosts wait meanwhile: for 500 ms at most, or the snapshot is not taken. It is taken on all
     /// copies that are in sync.
+    ///
+    /// --before and --after freeze file systems or prepare a database, and let them continue. Both have the
+    /// name of the snapshot in URSA_SNAPSHOT and its volumes in URSA_VOLUMES, and no terminal. Once --before
+    /// has been started, --after is always executed, even after Ctrl-C.
     Create(Create),
     /// List snapshots: of all volumes, or of one
     List {

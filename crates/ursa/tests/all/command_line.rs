@@ -152,6 +152,46 @@ fn snapshots_with_labels_that_expire() {
 }
 
 #[test]
+fn commands_before_and_after_a_snapshot() {
+    let node = Node::start(&[]);
+    node.ok(&["volume", "create", "db", "--size", "16M", "--kind", "log", "--no-map"]);
+    let log = node.directory.path().join("log");
+    let write = |word: &str| format!("echo \"{word} $URSA_SNAPSHOT $URSA_VOLUMES\" >> {}", log.display());
+    let (before, after) = (write("before"), write("after"));
+    let create = |name: &str, before: &str, after: &str| {
+        let hooks = ["--before", before, "--after", after, "--hook-timeout", "20s"];
+        node.ursa(&[&["snapshot", "create", "db", "--name", name][..], &hooks].concat())
+    };
+    let logged = || std::fs::read_to_string(&log).unwrap();
+    let taken = create("first", &before, &format!("{after}; echo not a part of the answer"));
+    assert!(taken.status.success(), "{taken:?}");
+    let text = String::from_utf8(taken.stdout).unwrap();
+    assert!(text.starts_with("Snapshot first of db taken.") && !text.contains("not a part"), "{text}");
+    assert_eq!(logged(), "before first db\nafter first db\n");
+
+    // Nothing is taken, and what was frozen continues.
+    let failed = create("second", &format!("{before}; echo no guest agent >&2; exit 5"), &after);
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    let text = String::from_utf8(failed.stderr).unwrap();
+    let why = "no snapshot was taken: the command before it failed with exit code 5: no guest agent";
+    assert!(text.contains(why), "{text}");
+    assert!(logged().ends_with("before second db\nafter second db\n"), "{}", logged());
+    let refused = create("first", &before, &after);
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("first"), "its name is taken");
+    assert!(logged().ends_with("before first db\nafter first db\n"), "{}", logged());
+    assert_eq!(node.json(&["snapshot", "list"])["items"].as_array().unwrap().len(), 1);
+
+    let thawed_not = create("third", &before, "echo guest is gone >&2; exit 6");
+    assert_eq!(thawed_not.status.code(), Some(1), "{thawed_not:?}");
+    let text = String::from_utf8(thawed_not.stderr).unwrap();
+    assert!(
+        text.contains("snapshot third was taken, but the command after it failed with exit code 6"),
+        "{text}"
+    );
+    node.ok(&["snapshot", "show", "third"]);
+}
+
+#[test]
 fn schedules_of_snapshots() {
     let node = Node::start(&[]);
     for name in ["db", "logs"] {
