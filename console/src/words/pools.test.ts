@@ -25,7 +25,9 @@ it('offers each name once, with the free space', () => {
 
 it('shows the space of log volumes, and when a pool is overcommitted', () => {
   const logs = { lent: GIB, used: GIB / 4, room: GIB / 2, percent: 91 }
-  expect(logSpace(logs)).toBe('Log volumes use 256MiB of 1GiB lent to them, and can take 512MiB more.')
+  const space = 'Log volumes use 256MiB of 1GiB lent to them, and can take 512MiB more.'
+  expect(logSpace(logs)).toBe(space)
+  expect(logSpace({ ...logs, snapshots: GIB / 8, freeing: GIB / 16 })).toBe(`${space} Snapshots hold 128MiB of what they use. 64MiB of deleted snapshots is being freed.`)
   expect(isShort(pool('fast', { used: 1.7 * GIB }))).toBe(false)
   expect(isShort(pool('fast', { used: 1.9 * GIB }))).toBe(true)
   expect(isShort(pool('fast', { used: 1.9 * GIB, logs }))).toBe(false)

@@ -39,8 +39,10 @@ export function isShort(pool: Pool): boolean {
 }
 
 /** The space of a pool that log volumes use, and can still take. */
-export function logSpace({ lent, used, room }: NonNullable<Pool['logs']>): string {
-  return `Log volumes use ${size(used)} of ${size(lent)} lent to them, and can take ${size(room)} more.`
+export function logSpace({ lent, used, room, snapshots, freeing }: NonNullable<Pool['logs']>): string {
+  const all = `Log volumes use ${size(used)} of ${size(lent)} lent to them, and can take ${size(room)} more.`
+  const held = snapshots ? ` Snapshots hold ${size(snapshots)} of what they use.` : ''
+  return `${all}${held}${freeing ? ` ${size(freeing)} of deleted snapshots is being freed.` : ''}`
 }
 
 /** What a file system lacks for the pools on it. */

@@ -148,6 +148,8 @@ pub enum FindingCode {
     PoolSetBack,
     /// The file system below a pool has less free space than the pools there may still need.
     PoolOvercommitted,
+    /// Snapshots hold more than half of a pool.
+    SnapshotSpace,
     /// Little of a pool is free.
     PoolNearlyFull,
     /// A pool is forecast to be full within 30 days.

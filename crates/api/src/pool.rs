@@ -61,6 +61,13 @@ pub struct PoolLogs {
     /// Space that is kept for the unused reserves of volumes.
     #[serde(default)]
     pub reserved: u64,
+    /// Part of the used space that only snapshots need. What was overwritten in the last seconds is not
+    /// counted yet.
+    #[serde(default)]
+    pub snapshots: u64,
+    /// Part of the used space that deleted snapshots still hold, at most. It is freed in the background.
+    #[serde(default)]
+    pub freeing: u64,
     /// Space that all log volumes can still take, from the lent space and from the free space of the pool.
     pub room: u64,
     /// How full the pool is, in percent: writes that need space fail at 100.

@@ -331,8 +331,16 @@ fn one(pool: &Pool) -> String {
             0 => String::new(),
             bytes => format!(", {} reserved", size(bytes)),
         };
+        let snapshots = match logs.snapshots {
+            0 => String::new(),
+            bytes => format!(", {} by snapshots", size(bytes)),
+        };
+        let freeing = match logs.freeing {
+            0 => String::new(),
+            bytes => format!(", {} being freed", size(bytes)),
+        };
         let text = format!(
-            "{used} used of {lent} lent{reserved}; log volumes can take {room} more ({} % full)",
+            "{used} used{snapshots}{freeing} of {lent} lent{reserved}; log volumes can take {room} more ({} % full)",
             logs.percent
         );
         fields([("Logs", text)])

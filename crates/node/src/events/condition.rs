@@ -100,6 +100,8 @@ conditions! {
     PoolSetBack = Critical;
     /// The file system below a pool has less free space than the pools there may still need.
     PoolOvercommitted = Info;
+    /// Snapshots hold more than half of a pool.
+    SnapshotSpace = Info;
     /// Little of a pool without log volumes is free. They have all their space.
     PoolNearlyFull = Info;
     /// A pool with log volumes is 80 % full.

@@ -65,7 +65,7 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
 type LogFigure = (&'static str, Kind, &'static str, fn(&LogSpace) -> u64);
 
 /// Counters begin at 0 when the node opens the logs.
-const OF_LOGS: [LogFigure; 10] = [
+const OF_LOGS: [LogFigure; 12] = [
     ("ursa_pool_log_lent_bytes", Kind::Gauge, "Space that the pool has lent to its logs.", |space| {
         space.lent
     }),
@@ -86,6 +86,18 @@ const OF_LOGS: [LogFigure; 10] = [
         Kind::Gauge,
         "Space that is kept for the unused reserves of log volumes.",
         |space| space.reserved,
+    ),
+    (
+        "ursa_pool_log_snapshot_bytes",
+        Kind::Gauge,
+        "Part of ursa_pool_log_used_bytes that only snapshots need.",
+        |space| space.snapshots,
+    ),
+    (
+        "ursa_pool_log_freeing_bytes",
+        Kind::Gauge,
+        "Part of ursa_pool_log_used_bytes that deleted snapshots still hold, at most: it is freed in the background.",
+        |space| space.freeing,
     ),
     (
         "ursa_pool_log_host_written_bytes_total",

@@ -533,10 +533,13 @@ impl Inner {
         let segment = u64::from(state.segments.slots) * slot;
         // What a checkpoint that is under way has removed is not gone before its root is durable.
         let before = if state.checkpointing { self.handle.figures().live } else { 0 };
+        let (snapshots, freeing) = state.held_by_snapshots();
         self.handle.set_figures(LogFigures {
             lent: state.segments.total() * segment,
             live: before.max(state.live_quarters() * quarter),
             usable: state.may_be_live() * quarter,
+            snapshots: snapshots.0,
+            freeing: freeing.0,
             free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
             written_by_hosts: state.written_by_hosts,
             written_moved: state.written_moved,

@@ -6,6 +6,7 @@
 //! a flush and a record, whatever the size of the volume. How they are stored: see [`super::marks`].
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -175,6 +176,19 @@ impl Running {
         let lines = self.marks.lines(branch).filter(is_needless).map(|line| Era::new(branch, line));
         ByteLen(self.marks.deleted_of(branch).chain(lines).map(|era| self.held_by(era).0).sum())
     }
+
+    /// How much space snapshots hold that exist, and how much deleted ones still hold, at most.
+    pub(super) fn held_by_snapshots(&self) -> (ByteLen, ByteLen) {
+        if self.marks.is_empty() {
+            return (ByteLen(0), ByteLen(0));
+        }
+        // What volumes hold now is in the first era of their present line.
+        let past = self.held.keys().filter(|era| era.number != self.marks.now(era.branch));
+        let past: u64 = past.map(|era| self.held_by(*era).0).sum();
+        let branches: BTreeSet<u32> = self.held.keys().map(|era| era.branch).collect();
+        let deleted: u64 = branches.into_iter().map(|branch| self.held_by_deleted(branch).0).sum();
+        (ByteLen(past.saturating_sub(deleted)), ByteLen(deleted))
+    }
 }
 
 impl LogSlice {
@@ -244,6 +258,7 @@ impl LogSlice {
         };
         inner.append(self.branch(), items, true).await?;
         inner.sweep();
+        inner.tell();
         inner.tend();
         Ok(())
     }

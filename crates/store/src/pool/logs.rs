@@ -54,6 +54,11 @@ pub struct LogSpace {
     pub live: u64,
     /// The unused part of volumes' reserves, as far as is known.
     pub reserved: u64,
+    /// The part of `live` that only snapshots need. What was overwritten in the last seconds is not counted
+    /// yet.
+    pub snapshots: u64,
+    /// The part of `live` that snapshots hold that were deleted, at most: it is freed in the background.
+    pub freeing: u64,
     /// The space that all volumes can still take: in what is lent, and in what the pool can still lend.
     pub room: u64,
     /// Bytes that hosts have written since the logs were opened.
@@ -115,6 +120,8 @@ impl Pool {
             space.lent += lent;
             space.live += log.live;
             space.reserved += log.reserved;
+            space.snapshots += log.snapshots;
+            space.freeing += log.freeing;
             rooms.push(log.usable.saturating_sub(log.live + log.reserved));
             space.written_by_hosts += log.written_by_hosts;
             space.written_moved += log.written_moved;

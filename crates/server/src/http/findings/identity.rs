@@ -33,7 +33,7 @@ same_names! {
         NodeCutOff, NodeMaintenance, NodeSilent, NodeSetBack, NodeRemoved, ClusterFailed,
         LinkAddressMissing, FloatingIpLost, LoginsRefused, NoQuorum, NoWitness, RecordLost, RecordStalled,
         RecordEntriesUnreadable, RecordFault, RecordLatched, DiskFailed, ReadFailed, PoolClosed,
-        PoolReadOnly, PoolSetBack, PoolOvercommitted, PoolNearlyFull, PoolFullSoon, ChangeStuck,
+        PoolReadOnly, PoolSetBack, PoolOvercommitted, SnapshotSpace, PoolNearlyFull, PoolFullSoon, ChangeStuck,
         AuditUnavailable, CertificateUnavailable
     }
 }
@@ -64,6 +64,7 @@ pub(super) fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
         What::PoolClosed { pool, .. } => (Code::PoolClosed, of_pool(pool)),
         What::PoolReadOnly(pool) => (Code::PoolReadOnly, of_pool(pool)),
         What::PoolOvercommitted { pool, .. } => (Code::PoolOvercommitted, of_pool(pool)),
+        What::SnapshotSpace { pool, .. } => (Code::SnapshotSpace, of_pool(pool)),
         What::PoolNearlyFull(pool) | What::PoolFilling { pool, .. } => (Code::PoolNearlyFull, of_pool(pool)),
         What::Own(reports) => identity(reports[0]),
     }

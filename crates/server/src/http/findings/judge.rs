@@ -87,6 +87,11 @@ pub(super) enum What<'a> {
         pool: &'a Pool,
         overcommit: Overcommit,
     },
+    /// Snapshots hold much of a pool, which has not reached a fill level.
+    SnapshotSpace {
+        pool: &'a Pool,
+        logs: PoolLogs,
+    },
     PoolNearlyFull(&'a Pool),
     /// A pool with log volumes has reached a fill level.
     PoolFilling {
@@ -112,6 +117,8 @@ pub(super) type Copy<'a> = (&'a Volume, &'a VolumeCopy);
 
 /// A pool with less free space than this is nearly full.
 const FREE_PERCENT_MIN: u64 = 5;
+/// Snapshots that hold more of a pool than this are worth a look.
+const SNAPSHOTS_PERCENT_MAX: u64 = 50;
 
 impl<'a> What<'a> {
     fn since(self, since: Option<Since>) -> Found<'a> {
@@ -276,12 +283,17 @@ fn of_pool<'a>(pool: &'a Pool, observed: &'a Observed) -> Option<Found<'a>> {
         PoolState::DiskFailed => What::DiskFailed { pool, can_rebuild }.since(since),
         PoolState::Unavailable => What::PoolClosed { pool, can_rebuild }.since(since),
         PoolState::ReadOnly => What::PoolReadOnly(pool).since(since),
-        PoolState::Online => match (pool.logs.and_then(|logs| Some((logs, logs.level?))), pool.overcommit) {
-            (Some((logs, level)), _) => What::PoolFilling { pool, logs, level }.since(None),
-            (None, Some(overcommit)) => What::PoolOvercommitted { pool, overcommit }.since(None),
-            (None, None) if is_nearly_full(pool) => What::PoolNearlyFull(pool).since(None),
-            (None, None) => return None,
-        },
+        PoolState::Online => {
+            let at_level = pool.logs.and_then(|logs| Some((logs, logs.level?)));
+            let by_snapshots = pool.logs.filter(|logs| hold_much(logs, pool));
+            match (at_level, pool.overcommit, by_snapshots) {
+                (Some((logs, level)), _, _) => What::PoolFilling { pool, logs, level }.since(None),
+                (None, Some(overcommit), _) => What::PoolOvercommitted { pool, overcommit }.since(None),
+                (None, None, Some(logs)) => What::SnapshotSpace { pool, logs }.since(None),
+                (None, None, None) if is_nearly_full(pool) => What::PoolNearlyFull(pool).since(None),
+                (None, None, None) => return None,
+            }
+        }
     })
 }
 
@@ -291,6 +303,11 @@ fn is_nearly_full(pool: &Pool) -> bool {
         return false;
     }
     u128::from(pool.free) * 100 < u128::from(pool.total) * u128::from(FREE_PERCENT_MIN)
+}
+
+/// Whether snapshots hold much of a pool.
+fn hold_much(logs: &PoolLogs, pool: &Pool) -> bool {
+    u128::from(logs.snapshots) * 100 > u128::from(pool.total) * u128::from(SNAPSHOTS_PERCENT_MAX)
 }
 
 /// Copies that are out of sync while their node is up, grouped by the state of their resync. If the node is
@@ -361,7 +378,8 @@ fn is_idle_forecast(report: &Report, observed: &Observed) -> bool {
     let mut pools = observed.pools.iter().filter(|pool| pool.node == report.node && pool.name == *name);
     let has_room = |pool: &Pool| {
         let what = of_pool(pool, observed).map(|found| found.what);
-        matches!(pool.state, PoolState::Online) && matches!(what, None | Some(What::PoolOvercommitted { .. }))
+        matches!(pool.state, PoolState::Online)
+            && matches!(what, None | Some(What::PoolOvercommitted { .. } | What::SnapshotSpace { .. }))
     };
     !pools.any(has_room)
 }

@@ -360,10 +360,34 @@ fn a_pool_that_fills_up_is_advice() {
     finds(Observed { pools, ..alone() }, &[(Info, Code::PoolOvercommitted)]);
 }
 
+/// Those of a pool that is not full, in which snapshots hold a number of bytes.
+fn logs(snapshots: u64) -> PoolLogs {
+    PoolLogs { lent: 90, used: 80, reserved: 0, snapshots, freeing: 0, room: 8, percent: 70, level: None }
+}
+
+#[test]
+fn a_pool_that_snapshots_hold_is_advice() {
+    let held = |logs| Observed {
+        pools: vec![Pool { free: 0, logs: Some(logs), ..pool(1, PoolState::Online) }],
+        ..alone()
+    };
+    finds(held(logs(50)), &[]);
+    finds(held(logs(51)), &[(Info, Code::SnapshotSpace)]);
+    let found = findings(&held(logs(51))).remove(0);
+    assert_eq!(found.cause, "Snapshots hold 51B of pool default on node 1 (server1), which has 100B.");
+    assert_eq!((found.subject.kind, found.subject.node), (SubjectKind::Pool, Some(1)));
+    // A pool that fills up is worse, and says what snapshots hold of it.
+    let filling = held(PoolLogs { level: Some(80), ..logs(51) });
+    finds(held(PoolLogs { level: Some(80), ..logs(51) }), &[(Warning, Code::PoolNearlyFull)]);
+    let found = findings(&filling).remove(0);
+    assert!(found.cause.ends_with("Snapshots hold 51B of it."), "{}", found.cause);
+    assert!(found.action.unwrap().contains("delete snapshots"));
+}
+
 #[test]
 fn a_pool_with_log_volumes_warns_by_level() {
     let level = |level| {
-        let logs = Some(PoolLogs { lent: 90, used: 80, reserved: 0, room: 8, percent: 91, level });
+        let logs = Some(PoolLogs { percent: 91, level, ..logs(0) });
         // Space that logs have borrowed is not used.
         Observed { pools: vec![Pool { free: 0, logs, ..pool(1, PoolState::Online) }], ..alone() }
     };

@@ -148,13 +148,30 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
         },
         What::PoolFilling { pool, logs, .. } => Words {
             cause: format!(
-                "Pool {} is {} % full: its log volumes can take {} more. When it is full, writes to log volumes fail.",
+                "Pool {} is {} % full: its log volumes can take {} more. When it is full, writes to log volumes fail.{}",
                 pool_of(pool),
                 logs.percent,
-                ByteLen(logs.room)
+                ByteLen(logs.room),
+                match logs.snapshots {
+                    0 => String::new(),
+                    bytes => format!(" Snapshots hold {} of it.", ByteLen(bytes)),
+                }
             ),
-            action: "Unmap (fstrim), delete volumes, or add a disk".into(),
+            action: match logs.snapshots {
+                0 => "Unmap (fstrim), delete volumes, or add a disk".into(),
+                _ => "Unmap (fstrim), delete snapshots or volumes, or add a disk".into(),
+            },
             command: format!("ursa pool add-disk {} DISK{}", pool.name, at(pool.node)),
+        },
+        What::SnapshotSpace { pool, logs } => Words {
+            cause: format!(
+                "Snapshots hold {} of pool {}, which has {}.",
+                ByteLen(logs.snapshots),
+                pool_of(pool),
+                ByteLen(pool.total)
+            ),
+            action: "Delete snapshots that are not needed, or keep fewer by schedule (`ursa snapshot schedule change`). FREES says what the deletion of each frees".into(),
+            command: "ursa snapshot list".into(),
         },
         What::Own(reports) => of_reports(reports, nodes),
     }

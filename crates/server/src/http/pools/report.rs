@@ -134,6 +134,8 @@ fn open_pool(name: String, open: &Open, node: u16, node_name: String) -> Pool {
         lent: filling.space.lent,
         used: filling.space.live,
         reserved: filling.space.reserved,
+        snapshots: filling.space.snapshots,
+        freeing: filling.space.freeing,
         room: filling.space.room,
         percent: filling.percent(),
         level: filling.level,

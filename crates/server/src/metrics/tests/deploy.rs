@@ -256,6 +256,7 @@ const CONDITIONS: &[(&str, &[Condition])] = &[
     ("UrsaPoolNearlyFull", &[Condition::PoolNearlyFull]),
     ("UrsaPoolFilling", &[Condition::LogPoolFilling]),
     ("UrsaPoolFull", &[Condition::LogPoolNearlyFull]),
+    ("UrsaSnapshotSpace", &[Condition::SnapshotSpace]),
     ("UrsaPoolOvercommitted", &[Condition::PoolOvercommitted]),
     ("UrsaRecordDown", &[Condition::RecordLatched]),
     ("UrsaRecordCopyFailed", &[Condition::RecordFault]),

@@ -520,6 +520,27 @@ fn deleting_a_snapshot_does_not_hold_up_hosts() {
     });
 }
 
+/// What snapshots hold, and what is still to be freed of deleted ones, is known without asking a slice.
+#[test]
+fn a_pool_says_what_snapshots_hold() {
+    let (world, node, (pool, disks, slice)) = with_slow_leaves(400);
+    world.block_on(node, CORE, move || async move {
+        let held = || {
+            let space = pool.log_space().unwrap();
+            (space.snapshots / BLOCK, space.freeing / BLOCK)
+        };
+        assert_eq!(held(), (400, 0));
+        slice.pause_freeing(true);
+        slice.delete_snapshots(&[1]).await.unwrap();
+        assert_eq!(held(), (0, 400));
+        slice.pause_freeing(false);
+        wait_until_freed(&slice).await;
+        idle(&slice).await;
+        assert_eq!(held(), (0, 0));
+        drop((pool, disks));
+    });
+}
+
 /// Freeing can be paused, and continues when the log has been opened again.
 #[test]
 fn freeing_is_paused_and_continued() {
