@@ -16,7 +16,7 @@ export function JobRow({ job, nodes, at, right }: { job: Job; nodes: ClusterNode
     <Box>
       <Group justify="space-between" gap="xs">
         <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
-          {job.kind === 'change' ? job.subject : <To href={link('volumes', job.subject)}>{job.subject}</To>} {jobWord(job, nodes)}
+          {job.kind === 'change' ? job.subject : <To href={job.kind === 'free_snapshots' ? '#/pools' : link('volumes', job.subject)}>{job.subject}</To>} {jobWord(job, nodes)}
         </Text>
         {(line !== '' || right !== undefined) && (
           <Group gap="sm">

@@ -13,7 +13,7 @@ import { SyncLimit } from '../parts/SyncLimit'
 import { VerifySchedule } from '../parts/VerifySchedule'
 import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
-import { PAUSE_MEANING, cancelMeaning, jobWord } from '../words/job'
+import { cancelMeaning, jobWord, pauseMeaning } from '../words/job'
 
 /** Maximum number of jobs shown per kind. */
 const JOBS_MAX = 100
@@ -89,7 +89,7 @@ export function Jobs() {
           act={() => data(api.POST('/v1/jobs/{id}/pause', { params: { path: { id: stopping.id } } }))}
           done="Job paused."
         >
-          <Said>{PAUSE_MEANING}</Said>
+          <Said>{pauseMeaning(stopping)}</Said>
         </Ask>
       )}
       {doomed && (

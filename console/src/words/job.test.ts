@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { Job } from '../api/types'
 import { node } from './fixtures'
-import { cancelMeaning, endLine, endState, endWhy, endWord, jobLine, jobWhy, jobWord } from './job'
+import { cancelMeaning, endLine, endState, endWhy, endWord, jobLine, jobWhy, jobWord, pauseMeaning } from './job'
 import { elsewhere, missingLine } from './missing'
 
 const job = (more: Partial<Job> = {}): Job => ({ id: 'copy.1', kind: 'sync', subject: 'db', state: 'running', node: 2, can_be_cancelled: false, ...more })
@@ -17,6 +17,14 @@ it('describes the work and its nodes', () => {
   expect(jobWord(job({ kind: 'scrub' }), nodes)).toBe('on n2: scrubbing')
   expect(jobWord(job({ kind: 'convert' }), nodes)).toBe('on n2: converting')
   expect(jobWord(job({ kind: 'change', state: 'waiting' }), nodes)).toBe('on n2: waiting')
+})
+
+it('describes the freeing of deleted snapshots, and its pause', () => {
+  const freeing = job({ kind: 'free_snapshots', subject: 'default' })
+  expect(jobWord(freeing, nodes)).toBe('on n2: freeing deleted snapshots')
+  expect(jobWhy({ ...freeing, paused: { by: 'eva', since: 40 } }, 100)).toBe('paused by eva 1 min ago: deleted snapshots keep their space.')
+  expect(pauseMeaning(freeing)).toContain('until you resume the job, or the pool is opened again')
+  expect(pauseMeaning(job())).toContain('even if nodes restart')
 })
 
 it('describes what ended, and how', () => {

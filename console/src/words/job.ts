@@ -24,6 +24,8 @@ export function jobWord(job: Job, nodes: ClusterNode[]): string {
       return `on ${name(job.node)}: ${waits ? 'waiting to scrub' : 'scrubbing'}`
     case 'convert':
       return `on ${name(job.node)}: ${waits ? 'waiting to convert' : 'converting'}`
+    case 'free_snapshots':
+      return `on ${name(job.node)}: freeing deleted snapshots`
     case 'change':
       return `on ${name(job.node)}: ${waits ? 'waiting' : 'in progress'}`
   }
@@ -47,6 +49,8 @@ export function endWord(job: Job, nodes: ClusterNode[]): string {
       return `on ${name(job.node)}: scrub`
     case 'convert':
       return `on ${name(job.node)}: conversion`
+    case 'free_snapshots':
+      return `on ${name(job.node)}: freeing of deleted snapshots`
     case 'change':
       return `on ${name(job.node)}`
   }
@@ -90,7 +94,7 @@ export function jobLine(job: Job, age = 0): string {
 /** The cause of a job, and what stalls or slows it. `now`: in seconds since 1970. */
 export function jobWhy(job: Job, now: number): string {
   const note = job.paused
-    ? `paused by ${job.paused.by} ${duration(now - job.paused.since)} ago: this copy adds no redundancy until it is in sync`
+    ? `paused by ${job.paused.by} ${duration(now - job.paused.since)} ago: ${job.kind === 'free_snapshots' ? 'deleted snapshots keep their space' : 'this copy adds no redundancy until it is in sync'}`
     : job.waits_for
       ? `waits for ${job.waits_for}`
       : restraint(job)
@@ -98,8 +102,13 @@ export function jobWhy(job: Job, now: number): string {
   return parts.length > 0 ? `${parts.join('; ')}.` : ''
 }
 
-/** What a pause means. */
-export const PAUSE_MEANING =
+/** What a pause of the job means. */
+export const pauseMeaning = ({ kind }: Job): string =>
+  kind === 'free_snapshots'
+    ? 'Snapshots that are deleted keep their space in this pool until you resume the job, or the pool is opened again.'
+    : PAUSED_RESYNC
+
+const PAUSED_RESYNC =
   'The job stays paused until you resume it, even if nodes restart. Ursa still records missed writes: no data is lost or copied twice. The copy adds no redundancy until it is in sync, and misses more writes the longer the pause.'
 
 /** What cancelling the job does. */

@@ -15,11 +15,12 @@ pub struct Job {
     pub id: String,
     /// Kind of job.
     pub kind: JobKind,
-    /// What it works on: a volume name, or the change as text.
+    /// What it works on: a volume name, a pool name (`free_snapshots`), or the change as text.
     pub subject: String,
     /// State of the job.
     pub state: JobState,
-    /// Number of the node that has the copy, or that runs the verify, scrub, conversion or change.
+    /// Number of the node that has the copy or the pool, or that runs the verify, scrub, conversion or
+    /// change.
     pub node: u16,
     /// Number of the node that a copy moves from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +93,7 @@ pub struct JobFound {
     pub unchecked_bytes: u64,
 }
 
-/// Who paused a resync, and when.
+/// Who paused a job, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SyncPaused {
     /// User or token.
@@ -119,6 +120,8 @@ pub enum JobKind {
     Scrub,
     /// A copy of a volume is converted to another kind by its node.
     Convert,
+    /// The space of deleted snapshots is freed in a pool.
+    FreeSnapshots,
     /// Another change on a node.
     Change,
 }

@@ -13,8 +13,8 @@ use super::table::{Table, age, fields, size};
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verify runs, scrubs
-    /// and changes of the queried node
+    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verify runs, scrubs,
+    /// freeing of deleted snapshots and changes of the queried node
     List {
         /// Verify runs, scrubs and changes of another node, by number, or of all
         #[arg(long, value_name = "NUMBER|all")]
@@ -36,12 +36,13 @@ pub enum Command {
         confirm: Confirm,
     },
     /// Pause a resync until resumed (persists across restarts); a copy out of sync does not count as
-    /// redundancy
+    /// redundancy. Or pause the freeing of deleted snapshots in a pool, until resumed or the pool is opened
+    /// again
     Pause {
         /// Job ID
         id: String,
     },
-    /// Resume a paused resync
+    /// Resume a paused job
     Resume {
         /// Job ID
         id: String,

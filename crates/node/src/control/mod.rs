@@ -122,7 +122,7 @@ pub use self::scrubbing::{
 };
 use self::snapshots::Snapshots;
 pub use self::snapshots::{
-    DIFF_RANGES_MAX, DiffSpec, HOLD_MAX as SNAPSHOT_HOLD_MAX, RestorePlan, RestoreSpec, Restored,
+    DIFF_RANGES_MAX, DiffSpec, Freeing, HOLD_MAX as SNAPSHOT_HOLD_MAX, RestorePlan, RestoreSpec, Restored,
     ScheduleChange, ScheduleSpec, ScheduleStatus, SnapshotDiff, SnapshotHere, SnapshotSpec, SnapshotStatus,
     SnapshotUpdate, SnapshotVolume, SnapshotsHere,
 };

@@ -102,6 +102,7 @@ impl Control {
             self.tidy_snapshots(&reconciler);
             self.follow_schedules(&reconciler);
             self.follow_ages(&reconciler);
+            self.follow_freeing();
         }
     }
 

@@ -4,11 +4,13 @@
 //! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What differs between two: [`diff`].
 //! What each node does about those that were deleted: [`tidying`]. What pools still have of those that are
 //! gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`] and [`scheduled`]. What people
-//! say about a snapshot: [`properties`]. Those that expire: [`expiry`].
+//! say about a snapshot: [`properties`]. Those that expire: [`expiry`]. What is freed of
+//! those that were deleted: [`freeing`].
 
 mod calendar;
 mod diff;
 mod expiry;
+mod freeing;
 mod leftovers;
 mod properties;
 mod restoring;
@@ -27,10 +29,12 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Instant};
 use cluster::Transaction;
 use serde::{Deserialize, Serialize};
-use store::SnapshotInfo;
+use store::{PoolId, SnapshotInfo};
 
 pub use self::diff::{DIFF_RANGES_MAX, DiffSpec, SnapshotDiff};
 use self::expiry::{Looked, Old};
+use self::freeing::Course;
+pub use self::freeing::Freeing;
 pub use self::properties::SnapshotUpdate;
 use self::restoring::is_restored_to;
 pub use self::restoring::{RestorePlan, RestoreSpec, Restored};
@@ -83,6 +87,10 @@ pub(in crate::control) struct Snapshots {
     looked: Cell<Option<Looked>>,
     /// What that look has found: those that nothing deletes automatically.
     old: RefCell<Option<Old>>,
+    /// The pools in which space of deleted snapshots is being freed, or that are paused.
+    freeing: RefCell<BTreeMap<PoolId, Course>>,
+    /// Pools that are being paused again.
+    pausing: UnderWay<PoolId>,
 }
 
 /// A snapshot as the cluster's record has it.

@@ -3,6 +3,7 @@
 use ::node::VolumeId;
 use axum::http::HeaderName;
 use axum::http::header::LOCATION;
+use store::PoolId;
 
 /// The ID of a job on the copy of a volume, by the volume's ID and the copy's node.
 pub(in crate::http) fn of_copy(volume: &str, node: u16) -> String {
@@ -21,6 +22,16 @@ pub(in crate::http) fn of_conversion(volume: VolumeId, node: u16) -> String {
     format!("convert.{volume}.{node}")
 }
 
+/// The ID of the freeing of space in a pool.
+pub(super) fn of_freeing(pool: PoolId, node: u16) -> String {
+    format!("free.{pool}.{node}")
+}
+
+/// The pool in the ID of a job that frees space there.
+pub(super) fn pool_of(id: &str) -> Option<PoolId> {
+    PoolId::parse(id.strip_prefix("free.")?.split('.').next()?)
+}
+
 pub(in crate::http) fn of_change(number: u64, node: u16) -> String {
     format!("change.{number}.{node}")
 }
@@ -34,7 +45,7 @@ pub(super) fn volume_of(id: &str) -> &str {
 pub(in crate::http) fn node_of(id: &str) -> Option<u16> {
     let mut parts = id.split('.');
     match parts.next()? {
-        "verify" | "scrub" | "convert" | "change" => parts.nth(1)?.parse().ok(),
+        "verify" | "scrub" | "convert" | "free" | "change" => parts.nth(1)?.parse().ok(),
         _ => None,
     }
 }
@@ -61,6 +72,9 @@ mod tests {
         assert_eq!(node_of(&of_scrub(volume, 4)), Some(4));
         assert_eq!(node_of(&of_conversion(volume, 4)), Some(4));
         assert_eq!(node_of(&of_change(5, 3)), Some(3));
+        let free = of_freeing(PoolId([9; 16]), 2);
+        assert_eq!((pool_of(&free), node_of(&free)), (Some(PoolId([9; 16])), Some(2)));
+        assert_eq!((pool_of(&verify), pool_of("free.ab.2")), (None, None));
         let copy = of_copy("ab", 3);
         assert_eq!((volume_of(&copy), node_of(&copy)), ("ab", None), "the cluster's");
         for id in ["", "verify", "verify.ab", "verify.ab.x", "change.1.70000", "other.1.2"] {

@@ -1,8 +1,9 @@
 //! Jobs: work in progress, as the cluster's record and its nodes know it. This module stores nothing.
 //!
-//! Jobs on copies belong to the cluster, and every node reports them. Verifications, scrubs, conversions and
-//! changes belong to a node: other nodes ask it for them ([`super::peers`]), and forward calls about them to
-//! it ([`super::forwarding`]). Each node keeps for itself how jobs have ended (`Control::ended_jobs`).
+//! Jobs on copies belong to the cluster, and every node reports them. Verifications, scrubs, conversions, the
+//! freeing of snapshots and changes belong to a node: other nodes ask it for them ([`super::peers`]), and
+//! forward calls about them to it ([`super::forwarding`]). Each node keeps for itself how jobs have ended
+//! (`Control::ended_jobs`), except the freeing of snapshots: its end is of no interest.
 
 pub(super) mod id;
 mod report;
@@ -13,7 +14,7 @@ use std::cmp::Reverse;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ::node::control::{ChangeStatus, Conversion, EndedJob, EndedWork, Scrub, Verification};
+use ::node::control::{ChangeStatus, Conversion, EndedJob, EndedWork, Freeing, Scrub, Verification};
 use ::node::copies::VolumeEntry;
 use ::node::member::CopiesStatus;
 use ::node::{Control, VolumeId};
@@ -25,10 +26,10 @@ use serde::Deserialize;
 use terms::clock::unix_now;
 use utoipa::IntoParams;
 
-use self::id::volume_of;
+use self::id::{pool_of, volume_of};
 use self::report::JobReport;
 pub(super) use self::view::of_scrub;
-use self::view::{of_change, of_conversion, of_ended, of_verification, of_volume};
+use self::view::{of_change, of_conversion, of_ended, of_freeing, of_verification, of_volume};
 use super::access::Caller;
 use super::dry_run::DryRunParam;
 use super::input::{Parameters, Segments};
@@ -50,8 +51,8 @@ pub(super) struct Which {
     ended: bool,
 }
 
-/// Jobs in progress: those on copies in the whole cluster, and verify runs, scrubs, conversions and changes
-/// of the queried node; with `node=all`, of all nodes.
+/// Jobs in progress: those on copies in the whole cluster, and verify runs, scrubs, conversions, freeing
+/// of snapshots and changes of the queried node; with `node=all`, of all nodes.
 ///
 /// With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verify runs,
 /// scrubs, changes that took longer than a second), since the reporting node was started. The queried node
@@ -150,12 +151,16 @@ pub(super) async fn cancel(
                 .call(move |control| async move { control.cancel_conversion(&volume).await.map(drop) })
                 .await?;
         }
-        JobKind::Sync | JobKind::Change => return Err(would::not_cancellable(&job)),
+        JobKind::Sync | JobKind::FreeSnapshots | JobKind::Change => {
+            return Err(would::not_cancellable(&job));
+        }
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Pauses a resync until it is resumed; it stays paused across restarts of nodes. The dirty map is kept.
+/// Pauses a resync until it is resumed; it stays paused across restarts of nodes. The dirty map is kept. Or
+/// pauses the freeing of the space of deleted snapshots in a pool, until it is resumed or the pool is opened
+/// again; what is deleted meanwhile is not freed either.
 ///
 /// The copy provides no redundancy until it is in sync: the volume has reduced redundancy meanwhile. A copy
 /// that already takes new writes still completes its resync. Pausing a paused resync changes nothing.
@@ -165,7 +170,7 @@ pub(super) async fn cancel(
     responses(
         (status = OK, description = "The job", body = Job),
         (status = NOT_FOUND, description = "`job_not_found`"),
-        (status = CONFLICT, description = "`job_not_pausable`: it is not a resync, or nearly done; `job_ended`; `forked`, `changed_meanwhile`"),
+        (status = CONFLICT, description = "`job_not_pausable`: it is neither a resync nor `free_snapshots`, or nearly done; `job_ended`; `forked`, `changed_meanwhile`"),
     ),
 )]
 pub(super) async fn pause(
@@ -180,32 +185,46 @@ pub(super) async fn pause(
     if !job.can_be_paused {
         return Err(not_pausable(&job));
     }
-    let (volume, node) = (volume_of(&job.id).to_owned(), job.node);
-    let pause =
-        move |control: Rc<Control>| async move { control.pause_sync(&volume, node, &caller.name).await };
+    let (volume, node, pool) = (volume_of(&job.id).to_owned(), job.node, pool_of(&job.id));
+    let pause = move |control: Rc<Control>| async move {
+        match pool {
+            Some(pool) => control.pause_freeing(pool, &caller.name).await,
+            None => control.pause_sync(&volume, node, &caller.name).await,
+        }
+    };
     state.call(pause).await?;
     Ok(axum::Json(find(&state, &id).await?))
 }
 
-/// Resumes a paused resync. A resync that is not paused is not affected.
+/// Resumes a job that was paused. One that is not paused is not affected.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/resume", tag = "jobs", operation_id = "resume_job",
     params(("id" = String, Path, description = "Job ID")),
     responses(
         (status = OK, description = "The job", body = Job),
         (status = NOT_FOUND, description = "`job_not_found`"),
-        (status = CONFLICT, description = "`job_not_pausable`: it is not a resync; `job_ended`; `forked`, `changed_meanwhile`"),
+        (status = CONFLICT, description = "`job_not_pausable`: it is neither a resync nor `free_snapshots`; `job_ended`; `forked`, `changed_meanwhile`"),
     ),
 )]
 pub(super) async fn resume(state: State, Segments(id): Segments<String>) -> Reply<Job> {
     let job = find_under_way(&state, &id).await?;
     if job.paused.is_none() {
-        let is_sync = matches!(job.kind, JobKind::Sync | JobKind::AddCopy | JobKind::MoveCopy);
-        return if is_sync { Ok(axum::Json(job)) } else { Err(not_pausable(&job)) };
+        let can_be_paused =
+            matches!(job.kind, JobKind::Sync | JobKind::AddCopy | JobKind::MoveCopy | JobKind::FreeSnapshots);
+        return if can_be_paused { Ok(axum::Json(job)) } else { Err(not_pausable(&job)) };
     }
-    let (volume, node) = (volume_of(&job.id).to_owned(), job.node);
-    state.call(move |control| async move { control.resume_sync(&volume, node).await }).await?;
-    // The resync may have finished by now.
+    let (volume, node, pool) = (volume_of(&job.id).to_owned(), job.node, pool_of(&job.id));
+    let resume = move |control: Rc<Control>| async move {
+        match pool {
+            Some(pool) => {
+                control.resume_freeing(pool).await;
+                Ok(())
+            }
+            None => control.resume_sync(&volume, node).await,
+        }
+    };
+    state.call(resume).await?;
+    // It may have finished by now.
     let now = find(&state, &id).await;
     let done = Job { state: JobState::Running, paused: None, waits_for: None, ..job };
     Ok(axum::Json(now.unwrap_or(done)))
@@ -214,7 +233,7 @@ pub(super) async fn resume(state: State, Segments(id): Segments<String>) -> Repl
 fn not_pausable(job: &Job) -> Refusal {
     let detail = match job.kind {
         JobKind::Change | JobKind::RemoveCopy | JobKind::Verify | JobKind::Scrub | JobKind::Convert => {
-            format!("{} cannot be paused: only resyncs can", job.subject)
+            format!("{} cannot be paused: only resyncs and the freeing of snapshots can", job.subject)
         }
         _ => format!(
             "the copy of volume {:?} already takes new writes and is nearly in sync: it can no longer be paused",
@@ -268,6 +287,8 @@ struct Known {
     scrubs: Vec<(VolumeId, Scrub)>,
     /// Conversions of this node's copies.
     conversions: Vec<(VolumeId, Conversion)>,
+    /// Pools of this node in which space of deleted snapshots is being freed.
+    freeings: Vec<Freeing>,
     /// Changes of this node.
     changes: Vec<ChangeStatus>,
     /// Ended jobs of the cluster and of this node, the newest first, and how long ago each ended.
@@ -288,7 +309,8 @@ impl Known {
         let node = control.number();
         let (comparisons, changes) = (control.verifications(), control.changes());
         let (scrubs, conversions) = (control.unfinished_scrubs(), control.conversions());
-        Known { node, comparisons, scrubs, conversions, changes, ..Known::default() }
+        let freeings = control.freeings();
+        Known { node, comparisons, scrubs, conversions, freeings, changes, ..Known::default() }
     }
 
     fn ended(control: &Control) -> Known {
@@ -315,10 +337,11 @@ impl Known {
         let comparisons = self.comparisons.into_iter().map(|(id, found)| of_verification(id, found, node));
         let scrubs = self.scrubs.into_iter().map(|(id, scrub)| of_scrub(id, scrub, node));
         let conversions = self.conversions.into_iter().map(|(id, found)| of_conversion(id, found, node));
+        let freeings = self.freeings.into_iter().map(|found| of_freeing(found, node));
         let changes = self.changes.into_iter().map(of_change);
         let ended = self.ended.into_iter();
         let ended = ended.map(|(ago, job)| of_ended(job, node, now.saturating_sub(ago.as_secs())));
-        comparisons.chain(scrubs).chain(conversions).chain(changes).chain(ended).collect()
+        comparisons.chain(scrubs).chain(conversions).chain(freeings).chain(changes).chain(ended).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ::node::VolumeId;
 use ::node::control::{
-    ChangeStatus, Conversion, EndedJob, EndedWork, JobOutcome, Scrub, ScrubState, Verification,
+    ChangeStatus, Conversion, EndedJob, EndedWork, Freeing, JobOutcome, Scrub, ScrubState, Verification,
     VerificationState, Work,
 };
 use ::node::copies::{CopyEntry, CopyWork, StandingEntry};
@@ -105,6 +105,24 @@ pub(super) fn of_conversion(id: VolumeId, found: Conversion, node: u16) -> JobRe
         ..plain((id::of_conversion(id, node), node), JobKind::Convert, found.volume, state)
     };
     JobReport { waits_for, ..JobReport::of(job) }
+}
+
+/// The freeing of the space of deleted snapshots in a pool of the node with this number.
+pub(super) fn of_freeing(found: Freeing, node: u16) -> JobReport {
+    let is_paused = found.paused.is_some();
+    let state = if is_paused { JobState::Paused } else { JobState::Running };
+    let left = found.total.saturating_sub(found.done);
+    JobReport::of(Job {
+        progress: (found.total > 0).then(|| part_of(found.done, found.total)),
+        bytes_done: Some(found.done),
+        bytes_total: Some(found.total),
+        rate: Some(found.rate).filter(|_| !is_paused),
+        eta_s: left.checked_div(found.rate).filter(|_| !is_paused),
+        age_s: Some(found.age.as_secs()),
+        can_be_paused: !is_paused,
+        paused: found.paused.map(|pause| SyncPaused { by: pause.by, since: pause.at }),
+        ..plain((id::of_freeing(found.pool, node), node), JobKind::FreeSnapshots, found.name, state)
+    })
 }
 
 /// A change of a node.
@@ -425,6 +443,28 @@ mod tests {
         let job = of_scrub(VolumeId([5; 16]), interrupted, 2).shown();
         assert_eq!((job.state, job.eta_s, job.can_be_cancelled), (JobState::Waiting, None, true));
         assert_eq!(job.waits_for.as_deref(), Some("the copy on this node to be in sync"));
+    }
+
+    #[test]
+    fn the_freeing_of_snapshots_is_a_job_that_can_be_paused() {
+        let running = Freeing {
+            pool: store::PoolId([9; 16]),
+            name: "default".into(),
+            done: 300,
+            total: 1_200,
+            rate: 100,
+            age: Duration::from_secs(3),
+            paused: None,
+        };
+        let job = of_freeing(running.clone(), 2).shown();
+        assert_eq!((job.kind, job.subject.as_str(), job.node), (JobKind::FreeSnapshots, "default", 2));
+        assert_eq!((job.state, job.progress, job.eta_s), (JobState::Running, Some(0.25), Some(9)));
+        assert_eq!((job.can_be_paused, job.can_be_cancelled), (true, false));
+        let paused = Some(SyncPause { by: "eva".into(), at: 9 });
+        let job = of_freeing(Freeing { paused, ..running }, 2).shown();
+        assert_eq!((job.state, job.rate, job.eta_s), (JobState::Paused, None, None));
+        assert_eq!(job.paused, Some(SyncPaused { by: "eva".into(), since: 9 }));
+        assert!(!job.can_be_paused);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) async fn cancel(state: &State, job: &Job) -> Result<Response, Refusal
             state.call(move |control| async move { control.check_kept_copy(&volume, node) }).await?;
         }
         JobKind::Verify | JobKind::Scrub | JobKind::Convert => {}
-        JobKind::Sync | JobKind::Change => return Err(not_cancellable(job)),
+        JobKind::Sync | JobKind::FreeSnapshots | JobKind::Change => return Err(not_cancellable(job)),
     }
     Ok(dry_run::would(cancelling(job), Vec::new()))
 }
@@ -70,6 +70,10 @@ pub(super) fn not_cancellable(job: &Job) -> Refusal {
             );
             (detail, hint)
         }
+        JobKind::FreeSnapshots => (
+            format!("freeing snapshots in pool {:?} cannot be cancelled: they are deleted", job.subject),
+            format!("it can be paused: `ursa job pause {}`", job.id),
+        ),
         _ => (
             format!("{} cannot be cancelled: stopping halfway would do more harm", job.subject),
             "check what it is waiting for".to_owned(),

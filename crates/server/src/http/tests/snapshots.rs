@@ -99,6 +99,30 @@ fn snapshots_have_labels_and_expire() {
 }
 
 #[test]
+fn freeing_the_space_of_snapshots_is_paused_and_resumed() {
+    let rig = Rig::new();
+    rig.post("/v1/volumes", json!({"name": "a", "kind": "log", "size": 4 * MIB, "map": false})).json(201);
+    let freeings = || {
+        let jobs = rig.get("/v1/jobs").json(200)["items"].as_array().unwrap().clone();
+        jobs.into_iter().filter(|job| job["kind"] == "free_snapshots").collect::<Vec<Value>>()
+    };
+    assert!(freeings().is_empty());
+    let pool = rig.get("/v1/pools").json(200)["items"][0].clone();
+    let id = store::PoolId::parse(pool["id"].as_str().unwrap()).unwrap();
+    rig.control(move |control| async move { control.pause_freeing(id, "eva").await });
+    let job = freeings().remove(0);
+    assert_eq!((&job["state"], &job["paused"]["by"]), (&json!("paused"), &json!("eva")), "{job}");
+    assert_eq!((&job["subject"], &job["can_be_cancelled"]), (&pool["name"], &json!(false)), "{job}");
+    let path = format!("/v1/jobs/{}", job["id"].as_str().unwrap());
+    rig.delete(&path).refused(409, "job_not_cancellable");
+    assert_eq!(rig.post(&format!("{path}/pause"), json!({})).json(200)["state"], "paused");
+    let resumed = rig.post(&format!("{path}/resume"), json!({})).json(200);
+    assert!(resumed.get("paused").is_none(), "{resumed}");
+    assert!(freeings().is_empty());
+    rig.get(&path).refused(404, "job_not_found");
+}
+
+#[test]
 fn schedules_come_and_go() {
     let rig = Rig::new();
     for (name, kind) in [("a", "log"), ("b", "log"), ("c", "thick")] {
