@@ -22,6 +22,7 @@ const NOT_IN_THE_CONSOLE: Record<string, string> = {
   force_new_cluster: 'for the only survivor of a disaster, on that machine (docs/use/console.md)',
   health: 'for load balancers and monitoring: the console requests the node itself',
   diff_snapshots: NO_DIFF,
+  read_snapshot: 'for backups: `ursa snapshot export` (docs/use/snapshots.md)',
   restore_snapshot: NO_RESTORE,
   remove_disk: 'not yet: it shows the progress',
   show_host: 'it is in the list of host groups',

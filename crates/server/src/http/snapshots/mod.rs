@@ -1,6 +1,7 @@
 //! Snapshots of volumes.
 
 pub(super) mod diff;
+pub(super) mod reading;
 pub(super) mod restoring;
 pub(super) mod schedules;
 
