@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use api::ClientError;
 use terms::exit::Outcome;
 
+use super::snapshot::{ExportError, ImportError};
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
@@ -54,6 +56,10 @@ pub enum CliError {
         "what volume {0:?} holds now is not compared, because it changes meanwhile: take a snapshot (`ursa snapshot create {0} --name NAME`), and compare with that ({0}@NAME)"
     )]
     DiffWithNow(String),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
     #[error("both snapshots must be of the same volume, not of {0:?} and {1:?}")]
     DiffOfVolumes(String, String),
     #[error(
@@ -79,6 +85,8 @@ impl Outcome for CliError {
         match self {
             CliError::Client(ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }) => 3,
             CliError::Client(ClientError::Address { .. } | ClientError::Unknown { .. }) => 2,
+            CliError::Export(error) => error.code(),
+            CliError::Import(error) => error.code(),
             CliError::Trust(_) | CliError::Unconfirmed(_) => 2,
             CliError::CopiesOnNodes(..)
             | CliError::DiffWithNow(_)

@@ -15,8 +15,8 @@ const PAGE: usize = 4096;
 /// A volume in a snapshot: `VOLUME@SNAPSHOT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeAt {
-    volume: String,
-    snapshot: String,
+    pub(super) volume: String,
+    pub(super) snapshot: String,
 }
 
 impl FromStr for VolumeAt {

@@ -2,8 +2,9 @@
 //!
 //! The cluster's record says which there are, and which copies have them (`docs/why/snapshots.md`). How one
 //! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What one has: [`reading`]. What
-//! differs between two: [`diff`]. What each node does about those that were deleted: [`tidying`]. What pools still have of those that are
-//! gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`] and [`scheduled`].
+//! differs between two: [`diff`]. What each node does about those that were deleted: [`tidying`]. What pools
+//! still have of those that are gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`]
+//! and [`scheduled`].
 
 mod calendar;
 mod diff;

@@ -2,8 +2,8 @@
 //!
 //! What it guarantees: a read returns all bytes of the range, as the snapshot has them, or an error. All
 //! copies that have a snapshot have the same, so it does not matter which one is read, nor whether it is in
-//! sync now: this node's own if it has the snapshot, otherwise that of another node. If a copy cannot be read,
-//! the next one is. What was never written reads as zeros.
+//! sync now: this node's own if it has the snapshot, otherwise another node's. If a copy cannot be read, the
+//! next one is. What was never written reads as zeros.
 //!
 //! Nothing is kept between reads, and snapshots do not change: any read may come from another copy than the
 //! one before. If the snapshot is deleted meanwhile, reads fail.
