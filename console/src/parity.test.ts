@@ -262,7 +262,7 @@ function callsOfClient(): Map<string, Made[]> {
   for (const source of sources('crates/api/src/client', (name) => name.endsWith('.rs') && name !== 'tests.rs')) {
     for (const [, name, body] of source.matchAll(/\n {4}pub fn (\w+)(.*?)\n {4}\}\n/gs)) {
       const paths = [...body!.matchAll(/"(\/v1\/[^"]*)"/g)].map(([, path]) => path!)
-      const verbs = [...body!.matchAll(/\b(?:self|agent)\s*\.(get|list|post|put|patch|delete)(?:_empty|_json)?\(/g)].map(([, verb]) => VERBS[verb!] ?? verb!)
+      const verbs = [...body!.matchAll(/\b(?:self|agent)\s*\.(get|list|post|put|patch|delete)(?:_empty|_json|_bytes)?\(/g)].map(([, verb]) => VERBS[verb!] ?? verb!)
       // In the path, in the list for `with_query`, and by `of_node`.
       const listed = [...body!.matchAll(/^ *\("(\w+)", /gm)].map(([, name]) => name!)
       const parameters = [...namesIn(body!), ...listed, ...(body!.includes('of_node(') ? ['node'] : [])]

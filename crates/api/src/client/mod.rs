@@ -182,7 +182,7 @@ impl Client {
     }
 
     /// A response of this many bytes.
-    fn bytes(&self, path: &str, len: u64) -> Result<Vec<u8>> {
+    fn get_bytes(&self, path: &str, len: u64) -> Result<Vec<u8>> {
         let mut response = match self.authorized(self.agent.get(self.address(path))).call() {
             Ok(response) if response.status().is_success() => response,
             refused => return self.text(refused).map(String::into_bytes),

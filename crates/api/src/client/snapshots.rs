@@ -42,7 +42,7 @@ impl Client {
             ("offset", Some(query.offset.to_string())),
             ("len", Some(query.len.to_string())),
         ];
-        self.bytes(&with_query(&path, parameters), query.len)
+        self.get_bytes(&with_query(&path, parameters), query.len)
     }
 
     /// Takes a snapshot.

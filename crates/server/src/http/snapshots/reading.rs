@@ -25,7 +25,7 @@ pub(in crate::http) struct ReadParams {
     /// Where the bytes begin in the volume.
     offset: u64,
     /// Number of bytes: at most 4 MiB.
-    #[param(maximum = 4_194_304)]
+    #[param(maximum = 4194304)]
     len: u64,
 }
 
