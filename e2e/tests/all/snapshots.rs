@@ -161,8 +161,9 @@ fn snapshots_are_exported_and_imported_while_a_host_writes() {
     assert!(len(&full) < 16 << 20, "zeros are left out: {}", len(&full));
 
     let (image, other) = (path("image"), path("other"));
-    let import =
-        |files: &[&str], to: &str| nodes[2].ursa(&[&["snapshot", "import"][..], files, &["--to", to]].concat());
+    let import = |files: &[&str], to: &str| {
+        nodes[2].ursa(&[&["snapshot", "import"][..], files, &["--to", to]].concat())
+    };
     let refused = import(&[&later], &image);
     assert!(!refused.ok() && refused.output.contains("demo@first"), "{}", refused.output);
     import(&[&full], &image).expect_ok();
