@@ -23,6 +23,7 @@ const NOT_IN_THE_CONSOLE: Record<string, string> = {
   force_new_cluster: 'for the only survivor of a disaster, on that machine (docs/use/console.md)',
   health: 'for load balancers and monitoring: the console requests the node itself',
   diff_snapshots: NO_DIFF,
+  read_snapshot: 'for backups: `ursa snapshot export` (docs/use/snapshots.md)',
   restore_snapshot: NO_RESTORE,
   remove_disk: 'not yet: it shows the progress',
   show_host: 'it is in the list of host groups',
@@ -268,7 +269,7 @@ function callsOfClient(): Map<string, Made[]> {
   for (const source of sources('crates/api/src/client', (name) => name.endsWith('.rs') && name !== 'tests.rs')) {
     for (const [, name, body] of source.matchAll(/\n {4}pub fn (\w+)(.*?)\n {4}\}\n/gs)) {
       const paths = [...body!.matchAll(/"(\/v1\/[^"]*)"/g)].map(([, path]) => path!)
-      const verbs = [...body!.matchAll(/\b(?:self|agent)\s*\.(get|list|post|put|patch|delete)(?:_empty|_json)?\(/g)].map(([, verb]) => VERBS[verb!] ?? verb!)
+      const verbs = [...body!.matchAll(/\b(?:self|agent)\s*\.(get|list|post|put|patch|delete)(?:_empty|_json|_bytes)?\(/g)].map(([, verb]) => VERBS[verb!] ?? verb!)
       // In the path, in the list for `with_query`, and by `of_node`.
       const listed = [...body!.matchAll(/^ *\("(\w+)", /gm)].map(([, name]) => name!)
       const parameters = [...namesIn(body!), ...listed, ...(body!.includes('of_node(') ? ['node'] : [])]

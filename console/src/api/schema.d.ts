@@ -1194,6 +1194,29 @@ export interface paths {
         patch: operations["change_snapshot"];
         trace?: never;
     };
+    "/v1/snapshots/{snapshot}/data": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Reads a range of a volume as a snapshot has it.
+         * @description The response has exactly `len` bytes. What was never written is zeros. The node reads its own copy, or that
+         *     of another node. `GET /v1/snapshots/{snapshot}/diff` without `since` names the ranges that are not zeros.
+         *
+         *     It needs an operator, who can map any volume to any host in any case.
+         */
+        get: operations["read_snapshot"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/snapshots/{snapshot}/diff": {
         parameters: {
             query?: never;
@@ -1202,14 +1225,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What differs between two snapshots of a volume, in pages.
+         * What differs between two snapshots of a volume, in pages. Without `since`: where it is not zeros.
          * @description Exactly the blocks of 4 KiB that read differently are named: neither what was overwritten with the same
          *     data, nor what is the same again after a restore. It takes time in proportion to what was changed in
          *     between. A node compares for half a second for one page; so a page may have fewer ranges than `limit`, or
          *     none, although there is a `next` one. The snapshots may be named in either order. What the volume holds
          *     now is not compared, because it changes meanwhile: take a snapshot.
          *
-         *     A node whose copy does not have both snapshots forwards the request to one whose copy has.
+         *     A node whose copy does not have the snapshots forwards the request to one whose copy has.
          */
         get: operations["diff_snapshots"];
         put?: never;
@@ -4535,8 +4558,8 @@ export interface components {
             next?: number | null;
             /** @description What differs, by offset, in whole blocks of 4 KiB. A range may continue on the next page. */
             ranges: components["schemas"]["ChangedRange"][];
-            /** @description Name of the snapshot to compare with. */
-            since: string;
+            /** @description Name of the snapshot to compare with. Absent: a volume of zeros. */
+            since?: string | null;
             /**
              * Format: int64
              * @description Size of the volume in `snapshot`, in bytes. If the volume was smaller in `since`, the rest counts as
@@ -8836,13 +8859,84 @@ export interface operations {
             507: components["responses"]["Full"];
         };
     };
+    read_snapshot: {
+        parameters: {
+            query: {
+                /** @description Volume name or ID. */
+                volume: string;
+                /** @description Where the bytes begin in the volume. */
+                offset: number;
+                /** @description Number of bytes: at most 4 MiB. */
+                len: number;
+            };
+            header?: never;
+            path: {
+                /** @description Snapshot name or number */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The bytes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `snapshot_not_found`; `volume_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not_in_snapshot`; `no_copy_has_snapshot`: no copy has the snapshot any more; `snapshot_preparing` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            /** @description `field_invalid`: the range ends behind the end of the volume, or is too long */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `snapshot_unread`: no copy that has the snapshot can be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+        };
+    };
     diff_snapshots: {
         parameters: {
             query: {
                 /** @description Volume name or ID. */
                 volume: string;
-                /** @description Name or number of the snapshot to compare with, usually an earlier one. */
-                since: string;
+                /** @description Name or number of the snapshot to compare with, usually an earlier one; absent: a volume of zeros. */
+                since?: string;
                 /** @description Only ranges from here on, in bytes: `next` of the previous page; absent: from the beginning. */
                 offset?: number;
                 /** @description Maximum number of ranges: 1 to 4096; default 1000. */
@@ -8878,7 +8972,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `not_in_snapshot`; `no_copy_has_both`: no copy has both snapshots; `not_compared`: the copy cannot be read now; `snapshot_preparing` */
+            /** @description `not_in_snapshot`; `no_copy_has_both`: no copy has both snapshots; `no_copy_has_snapshot`; `not_compared`: the copy cannot be read now; `snapshot_preparing` */
             409: {
                 headers: {
                     [name: string]: unknown;

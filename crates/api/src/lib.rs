@@ -71,8 +71,9 @@ pub use self::session::Session;
 pub use self::severity::Severity;
 pub use self::since::Since;
 pub use self::snapshot::{
-    ChangedRange, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotDiff,
-    SnapshotDiffQuery, SnapshotRestore, SnapshotRestored, SnapshotState, SnapshotVolume,
+    ChangedRange, SNAPSHOT_READ_BYTES_MAX, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState,
+    SnapshotCreate, SnapshotDataQuery, SnapshotDiff, SnapshotDiffQuery, SnapshotRestore, SnapshotRestored,
+    SnapshotState, SnapshotVolume,
 };
 pub use self::snapshot_schedule::{SnapshotSchedule, SnapshotScheduleChange, SnapshotScheduleCreate};
 pub use self::split_brain::{

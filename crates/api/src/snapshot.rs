@@ -146,8 +146,9 @@ pub struct SnapshotRestored {
 pub struct SnapshotDiff {
     /// Volume name.
     pub volume: String,
-    /// Name of the snapshot to compare with.
-    pub since: String,
+    /// Name of the snapshot to compare with. Absent: a volume of zeros.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
     /// Name of the snapshot whose content is described.
     pub snapshot: String,
     /// Size of the volume in `snapshot`, in bytes. If the volume was smaller in `since`, the rest counts as
@@ -176,14 +177,30 @@ pub struct ChangedRange {
 pub struct SnapshotDiffQuery {
     /// The volume, by name or ID.
     pub volume: String,
-    /// The snapshot to compare with, by name or number.
-    pub since: String,
+    /// The snapshot to compare with, by name or number. `None`: a volume of zeros.
+    pub since: Option<String>,
     /// The snapshot whose content is described.
     pub snapshot: String,
     /// Only ranges from here on, in bytes.
     pub offset: u64,
     /// Maximum number of ranges.
     pub limit: usize,
+}
+
+/// The most bytes of a snapshot that one call reads.
+pub const SNAPSHOT_READ_BYTES_MAX: u64 = 4 << 20;
+
+/// Which bytes of a snapshot are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotDataQuery {
+    /// The volume, by name or ID.
+    pub volume: String,
+    /// The snapshot, by name or number.
+    pub snapshot: String,
+    /// Where they begin in the volume.
+    pub offset: u64,
+    /// How many, at most [`SNAPSHOT_READ_BYTES_MAX`].
+    pub len: u64,
 }
 
 /// A change of a snapshot. What is absent stays as it is.

@@ -7,6 +7,7 @@ use api::ClientError;
 use terms::exit::Outcome;
 
 use super::snapshot::hooks::HookFailure;
+use super::snapshot::{ExportError, ImportError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +57,10 @@ pub enum CliError {
         "what volume {0:?} holds now is not compared, because it changes meanwhile: take a snapshot (`ursa snapshot create {0} --name NAME`), and compare with that ({0}@NAME)"
     )]
     DiffWithNow(String),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
     #[error("both snapshots must be of the same volume, not of {0:?} and {1:?}")]
     DiffOfVolumes(String, String),
     #[error("no snapshot was taken: the command before it {0}")]
@@ -88,6 +93,8 @@ impl Outcome for CliError {
         match self {
             CliError::Client(ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }) => 3,
             CliError::Client(ClientError::Address { .. } | ClientError::Unknown { .. }) => 2,
+            CliError::Export(error) => error.code(),
+            CliError::Import(error) => error.code(),
             CliError::Trust(_) | CliError::Unconfirmed(_) => 2,
             CliError::CopiesOnNodes(..)
             | CliError::DiffWithNow(_)

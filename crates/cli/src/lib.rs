@@ -19,6 +19,7 @@ pub mod mentioned;
 mod node;
 mod output;
 mod pool;
+mod progress;
 mod secret;
 mod session;
 mod snapshot;

@@ -8,6 +8,7 @@ pub mod answers;
 pub mod cluster_bytes;
 mod command;
 pub mod commands;
+pub mod exports;
 mod fields;
 pub mod initiator;
 pub mod link_frames;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use base::{ByteLen, ByteOffset};
 use node::Control;
-use node::control::{ControlError, SNAPSHOT_HOLD_MAX, SnapshotSpec};
+use node::control::{ControlError, SNAPSHOT_HOLD_MAX, SnapshotSpec, VolumeAt};
 use node::copies::SnapshotEntry;
 use rt::sim::linear::{Moments, NEVER, Time};
 use store::STRIPE_UNIT;
@@ -210,9 +210,10 @@ impl Snapshots {
         let name = name_of(at);
         for blocks in &pieces {
             let (offset, len) = (blocks.start * bytes, (blocks.end - blocks.start) * bytes);
-            let read = control.read_snapshot(&name, of.name, ByteOffset(offset), ByteLen(len));
+            let volume_at = VolumeAt { volume: of.name.into(), snapshot: name.clone() };
+            let read = control.read_snapshot_here(&volume_at, ByteOffset(offset), ByteLen(len));
             let Ok(data) = read.await else { return false };
-            self.note(at, volume, blocks.start, &data, index);
+            self.note(at, volume, blocks.start, &data.contiguous(), index);
         }
         !pieces.is_empty()
     }

@@ -1,13 +1,16 @@
 //! Snapshots while a host writes, and nodes are killed.
 
+use std::fs::{self, File};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use e2e::Node;
+use e2e::pattern::{self, SECTOR};
 
 use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
 use crate::first_copy::written_while;
-use crate::set_back::expect;
+use crate::set_back::{BLOCKS, expect, put};
 
 /// Until a node that returns has deleted what was deleted meanwhile, on a slow and busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -120,4 +123,70 @@ fn volumes_are_restored_in_place_and_survive_kills() {
     nodes[1].restart();
     wait_until_in_sync(&nodes[0], "demo");
     expect(&nodes[1], after);
+}
+
+/// The numbers that the host's blocks have in an image of the volume.
+fn numbers(image: &Path) -> Vec<u64> {
+    let image = fs::read(image).expect("the image can be read");
+    assert_eq!(image.len(), 64 << 20, "it has the size of the volume");
+    let number = |block: u64| {
+        let start = block as usize * 8 * SECTOR;
+        pattern::stamp(&image[start..start + SECTOR], 1, block * 8).expect("a block of the host")
+    };
+    BLOCKS.map(number).collect()
+}
+
+/// A backup through a node without a copy, while a host writes: a full export, an incremental one, and what
+/// becomes of them.
+#[test]
+fn snapshots_are_exported_and_imported_while_a_host_writes() {
+    let nodes = cluster_of_three();
+    let create =
+        ["volume", "create", "demo", "--size", "64M", "--kind", "log", "--on", "1,2", "--target", TARGET];
+    nodes[0].ursa(&create).expect_ok();
+    wait_until_in_sync(&nodes[0], "demo");
+    let dir = tempfile::tempdir().expect("a directory can be made");
+    let path = |name: &str| dir.path().join(name).to_str().expect("a text").to_owned();
+    let (full, later, whole) = (path("full"), path("later"), path("whole"));
+    put(&nodes[0], BLOCKS, 1);
+    nodes[0].ursa(&["snapshot", "create", "demo", "--name", "first"]).expect_ok();
+    let last = written_while(&nodes[0], || {
+        thread::sleep(Duration::from_secs(2));
+        nodes[0].ursa(&["snapshot", "create", "demo", "--name", "second"]).expect_ok();
+        nodes[2].ursa(&["snapshot", "export", "demo@first", &full]).expect_ok();
+        nodes[2].ursa(&["snapshot", "export", "demo@second", &later, "--since", "demo@first"]).expect_ok();
+        nodes[1].ursa(&["snapshot", "export", "demo@second", &whole]).expect_ok();
+    });
+    let len = |file: &str| fs::metadata(file).expect("it was written").len();
+    assert!(len(&full) < 16 << 20, "zeros are left out: {}", len(&full));
+
+    let (image, other) = (path("image"), path("other"));
+    let import = |files: &[&str], to: &str| {
+        nodes[2].ursa(&[&["snapshot", "import"][..], files, &["--to", to]].concat())
+    };
+    let refused = import(&[&later], &image);
+    assert!(!refused.ok() && refused.output.contains("demo@first"), "{}", refused.output);
+    import(&[&full], &image).expect_ok();
+    assert!(numbers(Path::new(&image)).iter().all(|number| *number == 1));
+    import(&[&later], &image).expect_ok();
+    import(&[&whole], &other).expect_ok();
+    let second = numbers(Path::new(&image));
+    assert!(second.is_sorted_by(|one, next| one >= next), "the host writes block after block: {second:?}");
+    let (newest, oldest) = (second[0], second[second.len() - 1]);
+    assert!(newest - oldest <= 1 && newest > 1 && newest <= last, "{oldest} to {newest} of {last}");
+    let read = |path: &str| fs::read(path).expect("it was written");
+    assert!(read(&image) == read(&other), "a full export and an incremental one make the same");
+
+    // As if the command had been interrupted.
+    let cut = File::options().write(true).open(&whole).and_then(|file| file.set_len(len(&whole) / 2));
+    cut.expect("the file can be cut");
+    let refused = import(&[&whole], &path("third"));
+    assert!(!refused.ok() && refused.output.contains("incomplete"), "{}", refused.output);
+    let exists = nodes[2].ursa(&["snapshot", "export", "demo@second", &whole]);
+    assert!(!exists.ok() && exists.output.contains("--resume"), "{}", exists.output);
+    nodes[2].ursa(&["snapshot", "export", "demo@second", &whole, "--resume"]).expect_ok();
+    let again = nodes[2].ursa(&["snapshot", "export", "demo@second", &whole, "--resume"]).expect_ok();
+    assert!(again.contains("already"), "{again}");
+    import(&[&whole], &path("third")).expect_ok();
+    assert!(read(&path("third")) == read(&image), "what was continued makes the same");
 }

@@ -181,6 +181,22 @@ impl Client {
         self.json(self.authorized(self.agent.get(self.address(path))).call())
     }
 
+    /// A response of this many bytes.
+    fn get_bytes(&self, path: &str, len: u64) -> Result<Vec<u8>> {
+        let mut response = match self.authorized(self.agent.get(self.address(path))).call() {
+            Ok(response) if response.status().is_success() => response,
+            refused => return self.text(refused).map(String::into_bytes),
+        };
+        // One more than expected, so that a longer response is noticed.
+        let bytes = response.body_mut().with_config().limit(len + 1).read_to_vec();
+        let bytes = bytes.map_err(|source| ClientError::of(&self.url, source))?;
+        if bytes.len() as u64 != len {
+            let source = format!("the response has {} bytes, not {len}", bytes.len()).into();
+            return Err(ClientError::NotUrsa { url: self.url.clone(), source });
+        }
+        Ok(bytes)
+    }
+
     fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>> {
         self.get(path).map(|list: List<T>| list.items)
     }

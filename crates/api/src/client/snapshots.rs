@@ -3,8 +3,8 @@
 use super::path::{segment, with_query};
 use super::{Client, Result};
 use crate::{
-    List, Snapshot, SnapshotChange, SnapshotCreate, SnapshotDiff, SnapshotDiffQuery, SnapshotRestore,
-    SnapshotRestored, SnapshotSchedule, SnapshotScheduleChange, SnapshotScheduleCreate,
+    List, Snapshot, SnapshotChange, SnapshotCreate, SnapshotDataQuery, SnapshotDiff, SnapshotDiffQuery,
+    SnapshotRestore, SnapshotRestored, SnapshotSchedule, SnapshotScheduleChange, SnapshotScheduleCreate,
 };
 
 /// Snapshots of volumes.
@@ -29,11 +29,22 @@ impl Client {
         let path = format!("/v1/snapshots/{}/diff", segment(&query.snapshot));
         let parameters = [
             ("volume", Some(query.volume.clone())),
-            ("since", Some(query.since.clone())),
+            ("since", query.since.clone()),
             ("offset", Some(query.offset.to_string())),
             ("limit", Some(query.limit.to_string())),
         ];
         self.get(&with_query(&path, parameters))
+    }
+
+    /// The bytes of a range of a volume as a snapshot has it: exactly as many as were asked for.
+    pub fn snapshot_data(&self, query: &SnapshotDataQuery) -> Result<Vec<u8>> {
+        let path = format!("/v1/snapshots/{}/data", segment(&query.snapshot));
+        let parameters = [
+            ("volume", Some(query.volume.clone())),
+            ("offset", Some(query.offset.to_string())),
+            ("len", Some(query.len.to_string())),
+        ];
+        self.get_bytes(&with_query(&path, parameters), query.len)
     }
 
     /// Takes a snapshot.

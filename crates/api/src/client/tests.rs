@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
 use super::{Client, ClientError};
-use crate::{VolumeCreate, VolumeKind};
+use crate::{SnapshotDataQuery, VolumeCreate, VolumeKind};
 
 /// Answers one request with these bytes, and returns the request.
 fn server(answer: &str) -> (Client, JoinHandle<String>) {
@@ -52,6 +52,25 @@ fn a_request_names_the_host_and_carries_what_was_set() {
     let expected = r#"{"name":"a b","size":4096,"kind":"thick","block_size":512,"native_512":false,
         "checksums":false,"map":true}"#;
     assert_eq!(sent, serde_json::from_str::<serde_json::Value>(expected).unwrap());
+}
+
+#[test]
+fn a_response_of_bytes_has_the_expected_length() {
+    let query = |len| SnapshotDataQuery { volume: "db".into(), snapshot: "a b".into(), offset: 4096, len };
+    let (client, thread) = server(&response("200 OK", "\u{1}\0\u{2}"));
+    assert_eq!(client.snapshot_data(&query(3)).unwrap(), [1, 0, 2]);
+    let request = thread.join().unwrap();
+    let path = "GET /v1/snapshots/a%20b/data?volume=db&offset=4096&len=3 HTTP/1.1\r\n";
+    assert!(request.starts_with(path), "{request}");
+    for len in [2, 4] {
+        let (client, _thread) = server(&response("200 OK", "\u{1}\0\u{2}"));
+        let error = client.snapshot_data(&query(len)).unwrap_err();
+        assert!(matches!(error, ClientError::NotUrsa { .. }), "{error:?}");
+    }
+    let problem = r#"{"type":"about:blank","title":"t","status":409,"code":"not_in_snapshot","detail":"d"}"#;
+    let (client, _thread) = server(&response("409 Conflict", problem));
+    let error = client.snapshot_data(&query(3)).unwrap_err();
+    assert_eq!(error.problem().map(|problem| problem.code.as_str()), Some("not_in_snapshot"));
 }
 
 #[test]

@@ -15,8 +15,8 @@ const PAGE: usize = 4096;
 /// A volume in a snapshot: `VOLUME@SNAPSHOT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeAt {
-    volume: String,
-    snapshot: String,
+    pub(super) volume: String,
+    pub(super) snapshot: String,
 }
 
 impl FromStr for VolumeAt {
@@ -62,7 +62,7 @@ fn query(from: VolumeAt, to: Option<VolumeAt>) -> Result<SnapshotDiffQuery, CliE
     if from.volume != to.volume {
         return Err(CliError::DiffOfVolumes(from.volume, to.volume));
     }
-    let (since, snapshot) = (from.snapshot, to.snapshot);
+    let (since, snapshot) = (Some(from.snapshot), to.snapshot);
     Ok(SnapshotDiffQuery { volume: to.volume, since, snapshot, offset: 0, limit: PAGE })
 }
 
@@ -122,7 +122,7 @@ mod tests {
     fn two_snapshots_of_one_volume_are_compared() {
         let query_of = |from: &str, to: Option<&str>| query(at(from), to.map(at));
         let wanted = query_of("db@a", Some("db@b")).unwrap();
-        assert_eq!((wanted.since.as_str(), wanted.snapshot.as_str(), wanted.offset), ("a", "b", 0));
+        assert_eq!((wanted.since.as_deref(), wanted.snapshot.as_str(), wanted.offset), (Some("a"), "b", 0));
         let refused = query_of("db@a", Some("logs@b")).unwrap_err();
         assert!(matches!(refused, CliError::DiffOfVolumes(..)));
         let refused = query_of("db@a", None).unwrap_err().to_string();

@@ -2,7 +2,9 @@
 
 mod create;
 mod diff;
+mod export;
 pub(super) mod hooks;
+mod import;
 mod labels;
 mod schedule;
 
@@ -17,6 +19,10 @@ use terms::clock::{unix_now, utc};
 
 use self::create::Create;
 use self::diff::VolumeAt;
+use self::export::Export;
+pub use self::export::ExportError;
+use self::import::Import;
+pub use self::import::ImportError;
 use self::labels::parse_label;
 use super::confirm::Confirm;
 use super::error::CliError;
@@ -61,6 +67,17 @@ pub enum Command {
         #[arg(value_name = "VOLUME@SNAPSHOT")]
         to: Option<VolumeAt>,
     },
+    /// Export what a volume held in a snapshot to a file, for a backup
+    ///
+    /// Blocks of zeros are left out. With --since, the file has only what has changed since an earlier
+    /// snapshot. An export that was interrupted is incomplete, and continues with --resume.
+    Export(Export),
+    /// Import exports of a volume into a file or block device
+    ///
+    /// First a full export, then incremental ones that follow it, at once or one by one. The files are
+    /// checked before anything is changed. To import into a volume, attach it (`ursa attach`), and name the
+    /// file or device.
+    Import(Import),
     /// Restore volumes to a snapshot, all at one point in time
     ///
     /// It takes the same time at any size. What the volumes are now is kept as a snapshot, unless it is
@@ -131,6 +148,8 @@ impl Command {
             }
             Command::Show { snapshot } => output.show(&client.snapshot(&snapshot)?, shown),
             Command::Diff { from, to } => diff::run(client, output, from, to),
+            Command::Export(export) => export.run(client, output),
+            Command::Import(import) => import.run(output),
             Command::Restore { snapshot, volumes, discard, force, confirm } => {
                 let what = format!("Restore volumes to snapshot {snapshot}");
                 let restore = SnapshotRestore { volumes, discard, force };

@@ -1,7 +1,5 @@
 //! `ursa volume`.
 
-use std::io::{self, IsTerminal};
-
 use api::{
     Client, Comparison, CopyState, Difference, Loss, LossOutcome, RecordPlace, Verification,
     VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
@@ -17,18 +15,17 @@ use terms::size::Size;
 mod convert;
 pub mod copy;
 mod latency;
-mod progress;
 mod scrub;
 mod served;
 mod set;
 mod split_brain;
 
-use self::progress::Progress;
 pub(super) use self::scrub::bad_blocks;
 use self::served::{remark, served};
 use super::confirm::{Confirm, show_would};
 use super::error::CliError;
 use super::output::Output;
+use super::progress::Progress;
 use super::sync::sync_line;
 use super::table::{Table, fields, list, say_missing, size};
 
@@ -270,8 +267,9 @@ impl Command {
                 output.show(&client.volume_counters(&name, node)?, latency::histogram)
             }
             Command::Verify { name, node } => {
-                let mut progress = Progress::new(io::stderr(), io::stderr().is_terminal());
-                let found = client.verify_volume(&name, node, |found| progress.tell(found));
+                let mut progress = Progress::on_terminal("compared");
+                let tell = |found: &Verification| progress.tell(found.checked_bytes, found.total_bytes);
+                let found = client.verify_volume(&name, node, tell);
                 drop(progress);
                 let found = found?;
                 output.show(&found, verified)?;

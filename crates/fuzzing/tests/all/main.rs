@@ -40,6 +40,7 @@ targets! {
     answers((u8, &[u8])) from answers;
     cluster_bytes((bool, &[u8])) from snapshots;
     commands(fuzzing::commands::Input) from none;
+    exports(&[u8]) from exports;
     initiator(fuzzing::initiator::Input) from none;
     link_frames(([u8; 4], &[u8])) from frames;
     link_records(fuzzing::link_records::Input) from none;

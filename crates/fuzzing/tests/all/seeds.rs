@@ -5,6 +5,7 @@
 use base::{Chain, SendBatch};
 use cluster::Transaction;
 use cluster::record::Record;
+use export::{Header, Snapshot, Writer};
 use link::Frame;
 use proto::iscsi::wire::{
     Ahs, Framing, InitiatorTag, LoginRequestPdu, NopOut, ScsiCommand, Serial, Stage, TargetTag, TaskAttribute,
@@ -102,6 +103,29 @@ pub fn pools() -> Vec<Vec<u8>> {
 /// The head of a record, a root, a leaf and a state.
 pub fn logs() -> Vec<Vec<u8>> {
     (0..).zip(store::fuzzing::log_seeds()).map(|(which, seed)| [vec![which], seed].concat()).collect()
+}
+
+/// A full export and an incremental one.
+pub fn exports() -> Vec<Vec<u8>> {
+    let snapshot = |name: &str, number| Snapshot { name: name.into(), number, time: 1, size: 1 << 20 };
+    let header = |since| Header {
+        volume: [7; 16],
+        volume_name: "db".into(),
+        block_bytes: 4096,
+        snapshot: snapshot("b", 2),
+        since,
+    };
+    let stream = |since: Option<Snapshot>| {
+        let is_incremental = since.is_some();
+        let mut writer = Writer::new(Vec::new(), &header(since)).expect("names fit");
+        writer.data(0, &[1, 2, 3, 4]).expect("it is the first one");
+        if is_incremental {
+            writer.zeros(4096, 8192).expect("it is behind that");
+        }
+        writer.data(65_536, &[5; 4096]).expect("it is behind that");
+        writer.finish().expect("a vector takes it")
+    };
+    vec![stream(None), stream(Some(snapshot("a", 1)))]
 }
 
 /// A record, with an older one and with a newer one.

@@ -14,6 +14,7 @@ use super::cluster::{ClusterFault, EnterError};
 use super::members::JoinRefusal;
 use super::pools::NotOpen;
 use super::scrubbing::Unscrubbable;
+use super::snapshots::CopyUnread;
 use crate::attach::access::{InvalidName, LUN_MAX};
 use crate::copies::SnapshotObstacle;
 use crate::member::ClusterError;
@@ -215,6 +216,10 @@ pub enum ControlError {
         "the copy of volume {volume:?} on node {node} is in sync, and does not have snapshot {snapshot:?}: it was added or resynced later"
     )]
     CopyLacksSnapshot { volume: String, node: u16, snapshot: String },
+    #[error("no copy of volume {volume:?} has snapshot {snapshot:?}")]
+    NoCopyHasSnapshot { volume: String, snapshot: String },
+    #[error("snapshot {snapshot:?} of volume {volume:?} cannot be read now: {}", of_nodes(nodes))]
+    SnapshotUnread { volume: String, snapshot: String, nodes: Vec<(u16, CopyUnread)> },
     #[error("no copy of volume {volume:?} has both snapshot {since:?} and snapshot {snapshot:?}")]
     NoCopyHasBoth { volume: String, since: String, snapshot: String },
     #[error("the snapshots were not compared: volume {volume:?} on node {node}: {obstacle}")]
@@ -335,6 +340,11 @@ impl ControlError {
 
 fn on(node: Option<u16>) -> String {
     node.map(|node| format!(" on node {node}")).unwrap_or_default()
+}
+
+fn of_nodes(nodes: &[(u16, CopyUnread)]) -> String {
+    let all: Vec<String> = nodes.iter().map(|(node, reason)| format!("node {node}: {reason}")).collect();
+    all.join("; ")
 }
 
 fn too_few(wanted: usize, there: usize, refused: &[ClusterError]) -> String {

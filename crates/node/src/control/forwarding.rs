@@ -24,7 +24,7 @@ const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < FORWARD_DEADLINE.as_secs()
 
 /// How long to wait if the executing node is behind the requesting one in the record, or the other way round
 /// afterwards, so that the next request finds what was done.
-const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A request that another node is to execute. Only
 /// [`Config::peer_requests`](crate::Config::peer_requests) interprets it.

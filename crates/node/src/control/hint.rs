@@ -32,6 +32,9 @@ impl ControlError {
                 "`ursa status` on this node shows what to do; the node retries automatically, and serves volumes that have never had a copy on another node"
             }
             E::RecordBehind => "repeat the command",
+            E::SnapshotUnread { .. } => {
+                "try again in a moment; if a node is down, bring it back or repair its links: see `ursa node list`"
+            }
             E::SnapshotPreparing(_) | E::SnapshotRestored(_) => "try again in a moment",
             E::NotListening => {
                 "`ursa node init` lets it listen for other nodes; `ursa node join` lets it join another one"
@@ -73,6 +76,9 @@ impl ControlError {
             }
             E::CopyLacksSnapshot { volume, node, .. } => format!(
                 "remove the copy (`ursa volume copy remove {volume} --on {node}`), restore, and add it again"
+            ),
+            E::NoCopyHasSnapshot { snapshot, .. } => format!(
+                "`ursa snapshot show {snapshot}` lists which copies have it: bring back a pool that has it, or choose another snapshot"
             ),
             E::NoCopyHasBoth { since, snapshot, .. } => format!(
                 "`ursa snapshot show {since}` and `ursa snapshot show {snapshot}` list which copies have them: choose snapshots that one copy has, or bring back a node that has both"

@@ -33,7 +33,7 @@ mod work;
 
 use std::time::Duration;
 
-pub use self::ask::{Answer, Ask, CarriedOut};
+pub use self::ask::{Answer, Ask, CarriedOut, SnapshotData, SnapshotPart};
 pub use self::budget::{Restraint, SYNC_LIMIT_MIN, SYNCS_AT_ONCE_MAX};
 pub use self::cause::Cause;
 pub use self::core::{Copies, LinkHandler};

@@ -126,6 +126,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(snapshots::list, snapshots::create))
         .routes(routes!(snapshots::show, snapshots::change, snapshots::delete))
         .routes(routes!(snapshots::diff::diff))
+        .routes(routes!(snapshots::reading::read))
         .routes(routes!(snapshots::restoring::restore))
         .routes(routes!(snapshots::schedules::list, snapshots::schedules::create))
         .routes(routes!(

@@ -1,4 +1,4 @@
-//! What differs between two snapshots of a slice.
+//! What differs between two snapshots of a slice; or what one has, which is what differs from zeros.
 //!
 //! What it guarantees: a block is named if it reads differently in the two, and only then. (One that cannot
 //! be read may be named although it is the same.)
@@ -75,6 +75,9 @@ impl Slice {
     /// What differs in a range between two snapshots, whichever of them is the older one; with these limits.
     /// It takes time in proportion to what was changed between the two.
     ///
+    /// Without a first one: which blocks of the second one are not zeros. It takes time in proportion to what
+    /// was ever written.
+    ///
     /// # Errors
     /// [`SnapshotError::Unknown`], [`SnapshotError::Slice`].
     ///
@@ -82,7 +85,7 @@ impl Slice {
     /// If the range is not inside the slice.
     pub async fn differences(
         &self,
-        ids: [u64; 2],
+        ids: (Option<u64>, u64),
         offset: ByteOffset,
         len: ByteLen,
         limits: DiffLimits,
@@ -91,12 +94,14 @@ impl Slice {
         self.ready().await?;
         let layout = self.layout();
         let Layout::Log(slice) = &*layout else { return Err(SnapshotError::Unknown) };
-        let eras = [slice.era_of(ids[0])?, slice.era_of(ids[1])?];
+        let (since, id) = ids;
+        let eras_of = || -> Result<(Option<u32>, u32), SnapshotError> {
+            Ok((since.map(|since| slice.era_of(since)).transpose()?, slice.era_of(id)?))
+        };
+        let eras = eras_of()?;
         let found = slice.differences(eras, offset.0..offset.0 + len.0, limits).await;
         // What a deleted one had may be with others.
-        for id in ids {
-            slice.era_of(id)?;
-        }
+        eras_of()?;
         Ok(found?)
     }
 }
@@ -105,13 +110,19 @@ impl LogSlice {
     /// The same for the snapshots with which these eras begin.
     async fn differences(
         &self,
-        eras: [u32; 2],
+        eras: (Option<u32>, u32),
         range: Range<u64>,
         limits: DiffLimits,
     ) -> Result<ChangedRanges, SliceError> {
         let (inner, branch) = (&self.log().inner, self.branch());
-        let [one, other] = eras;
-        let between = inner.state.borrow().marks.between(branch, one.min(other), Some(one.max(other)));
+        let between: Vec<Range<u32>> = {
+            let state = inner.state.borrow();
+            let marks = &state.marks;
+            match eras {
+                (Some(one), other) => marks.between(branch, one.min(other), Some(one.max(other))),
+                (None, _) => marks.lines(branch).map(|line| marks.eras_of_line(branch, line)).collect(),
+            }
+        };
         let end = range.end.div_ceil(BLOCK);
         let (mut at, mut leaves, mut ranges) = (range.start / BLOCK, 0, Vec::new());
         while at < end {
@@ -143,17 +154,26 @@ impl Inner {
     async fn differences(
         &self,
         branch: u32,
-        [one, other]: [u32; 2],
+        (one, other): (Option<u32>, u32),
         between: &[Range<u32>],
         blocks: Range<u64>,
     ) -> Result<Vec<(u64, bool)>, Unread> {
-        let changed = self.changed(branch, between, blocks.clone()).await?;
+        let changed = match one {
+            Some(_) => self.changed(branch, between, blocks.clone()).await?,
+            None => vec![true; (blocks.end - blocks.start) as usize],
+        };
         let mut places = (0..).zip(&changed).filter(|(_, is_changed)| **is_changed).map(|(at, _)| at);
         let Some(from) = places.next() else { return Ok(Vec::new()) };
         let to = places.last().unwrap_or(from) + 1;
         let (first, behind) = (blocks.start + from as u64, blocks.start + to as u64);
         // What lies in the segments of either stays there until both are dropped.
-        let (was, _was_pinned) = self.resolve_in(branch, Some(one), first..behind).await?;
+        let (was, _was_pinned) = match one {
+            Some(one) => {
+                let (was, pinned) = self.resolve_in(branch, Some(one), first..behind).await?;
+                (was, Some(pinned))
+            }
+            None => (vec![Spot::Nothing; (behind - first) as usize], None),
+        };
         let (is, _is_pinned) = self.resolve_in(branch, Some(other), first..behind).await?;
         let spots = was.iter().zip(&is).zip(&changed[from..to]);
         let zeros = crc32c(&[0; SLOT_BYTES]);

@@ -55,6 +55,9 @@ impl Control {
             Ask::Snapshot { number, step } => {
                 return Ok(Answer::Snapshot(self.do_snapshot_step(number, step).await?));
             }
+            Ask::ReadSnapshot(part) => {
+                return Ok(Answer::SnapshotRead(self.read_snapshot_for(&reconciler, part).await));
+            }
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
             Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,
             Ask::Digests { id, slice, offset, len } => {

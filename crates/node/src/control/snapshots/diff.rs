@@ -1,4 +1,5 @@
-//! What differs between two snapshots of a volume: which node can say it, and one page of it.
+//! What differs between two snapshots of a volume, or what one has: which node can say it, and one page of
+//! it.
 //!
 //! A copy that has both snapshots compares its own slices ([`store::Slice::differences`]); the ranges of the
 //! volume are put together from theirs. All copies that have a snapshot have the same, so it does not matter
@@ -15,7 +16,7 @@ use store::{ChangedRange, ChangedRanges, DiffLimits, SnapshotError, Stripe};
 use super::super::forwarding::{ForwardOutcome, Request, forward_to_one_of};
 use super::super::relocation::entry_named;
 use super::super::{Control, ControlError, QUERY_DEADLINE, Result};
-use super::{complete, status_of_copies};
+use super::{complete, nodes_with};
 use crate::copies::{SnapshotEntry, SnapshotObstacle, VolumeEntry, pool_number};
 use crate::data::{Slice, VolumeId};
 use crate::member::Reconciler;
@@ -35,13 +36,13 @@ const _: () = assert!(
 /// How long all slices of a copy may take: logs may have to be recovered first, and disks may be slow.
 const COMPARED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Two snapshots of a volume.
+/// Two snapshots of a volume, or one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffSpec {
     /// The name or identity of the volume.
     pub volume: String,
-    /// The name or number of the snapshot to compare with.
-    pub since: String,
+    /// The name or number of the snapshot to compare with. `None`: a volume of zeros.
+    pub since: Option<String>,
     /// The same of the other one: ranges are those in which it differs.
     pub snapshot: String,
 }
@@ -52,7 +53,7 @@ pub struct SnapshotDiff {
     /// The volume's name.
     pub volume: String,
     /// The name of the snapshot to compare with.
-    pub since: String,
+    pub since: Option<String>,
     /// The name of the other one.
     pub snapshot: String,
     /// The volume's capacity in the latter, in bytes. What the former does not have yet counts as zeros.
@@ -63,15 +64,15 @@ pub struct SnapshotDiff {
     pub next: Option<u64>,
 }
 
-/// Two snapshots that can be compared.
+/// Snapshots that can be compared.
 struct Comparable {
     id: VolumeId,
     volume: VolumeEntry,
-    since: SnapshotEntry,
+    since: Option<SnapshotEntry>,
     snapshot: SnapshotEntry,
     /// The volume's capacity in `snapshot`.
     size: u64,
-    /// The nodes whose copies have both.
+    /// The nodes whose copies have them.
     nodes: Vec<u16>,
 }
 
@@ -80,12 +81,12 @@ type OfSlice = (u16, u64, ChangedRanges);
 
 impl Control {
     /// A page of what differs between two snapshots of a volume, from an offset on, with at most `limit`
-    /// ranges. This node's copy must have both. A page may be empty although there is a next one.
+    /// ranges. This node's copy must have them. A page may be empty although there is a next one.
     ///
     /// # Errors
     /// The volume or a snapshot is not found; [`ControlError::SnapshotPreparing`],
-    /// [`ControlError::NotInSnapshot`], [`ControlError::NoCopyHasBoth`], [`ControlError::NotCompared`],
-    /// [`ControlError::Invalid`].
+    /// [`ControlError::NotInSnapshot`], [`ControlError::NoCopyHasBoth`],
+    /// [`ControlError::NoCopyHasSnapshot`], [`ControlError::NotCompared`], [`ControlError::Invalid`].
     pub async fn snapshot_diff(&self, spec: &DiffSpec, offset: u64, limit: usize) -> Result<SnapshotDiff> {
         let reconciler = self.reconciler()?;
         let Comparable { id, volume, since, snapshot, size, nodes } = comparable(&reconciler, spec)?;
@@ -97,12 +98,13 @@ impl Control {
         let not_compared =
             |obstacle| ControlError::NotCompared { volume: volume.name.clone(), node: me, obstacle };
         if !nodes.contains(&me) {
-            // It had both, or another node had, when that was decided.
+            // It had them, or another node had, when that was decided.
             return Err(not_compared(SnapshotObstacle::Changed));
         }
         let here = Shard::current().volume(id).ok_or_else(|| not_compared(SnapshotObstacle::NotServed))?;
         let (_, info) = self.volume_named(&volume.id)?;
-        let numbers = [&since, &snapshot].map(|entry| pool_number(reconciler.cluster(), entry.number));
+        let number = |entry: &SnapshotEntry| pool_number(reconciler.cluster(), entry.number);
+        let numbers = (since.as_ref().map(number), number(&snapshot));
         let limit = limit.clamp(1, DIFF_RANGES_MAX);
         let limits = DiffLimits { ranges: limit, time: rt::now() + PAGE_TIME };
         let compared = parts(info.stripe, offset..size).map(|(slice, bytes)| {
@@ -133,7 +135,7 @@ impl Control {
         let (ranges, until) = page(info.stripe, size, &found, limit);
         Ok(SnapshotDiff {
             volume: volume.name,
-            since: since.name,
+            since: since.map(|since| since.name),
             snapshot: snapshot.name,
             size,
             ranges,
@@ -141,7 +143,7 @@ impl Control {
         })
     }
 
-    /// Forwards a request about the differences between two snapshots to a node whose copy has both, unless
+    /// Forwards a request about the differences between two snapshots to a node whose copy has them, unless
     /// this node's has, or none does.
     pub async fn forward_diff(&self, spec: &DiffSpec, request: &Request) -> ForwardOutcome {
         let Ok(reconciler) = self.reconciler() else { return ForwardOutcome::Stays };
@@ -157,24 +159,27 @@ impl Control {
     }
 }
 
-/// The two snapshots, and the nodes whose copies have both.
+/// The snapshots, and the nodes whose copies have them.
 fn comparable(reconciler: &Reconciler, spec: &DiffSpec) -> Result<Comparable> {
-    let (since, snapshot) = (complete(reconciler, &spec.since)?, complete(reconciler, &spec.snapshot)?);
+    let since = spec.since.as_ref().map(|since| complete(reconciler, since)).transpose()?;
+    let snapshot = complete(reconciler, &spec.snapshot)?;
     let (id, volume) = entry_named(reconciler, &spec.volume)?;
     let of = |entry: &SnapshotEntry| {
         let lacks =
             || ControlError::NotInSnapshot { volume: volume.name.clone(), snapshot: entry.name.clone() };
         entry.of(&volume.id).cloned().ok_or_else(lacks)
     };
-    let (before, after) = (of(&since)?, of(&snapshot)?);
-    let have_both = status_of_copies(&before, &volume).zip(status_of_copies(&after, &volume));
-    let nodes: Vec<u16> = have_both
-        .filter(|((_, has_one), (_, has_other))| *has_one && *has_other)
-        .map(|((node, _), _)| node)
-        .collect();
+    let before = since.as_ref().map(of).transpose()?;
+    let after = of(&snapshot)?;
+    let has_before =
+        |node: &u16| before.as_ref().is_none_or(|before| nodes_with(before, &volume).any(|has| has == *node));
+    let nodes: Vec<u16> = nodes_with(&after, &volume).filter(has_before).collect();
     if nodes.is_empty() {
-        let (since, snapshot) = (since.name, snapshot.name);
-        return Err(ControlError::NoCopyHasBoth { volume: volume.name, since, snapshot });
+        let (volume, snapshot) = (volume.name, snapshot.name);
+        return Err(match since {
+            Some(since) => ControlError::NoCopyHasBoth { volume, since: since.name, snapshot },
+            None => ControlError::NoCopyHasSnapshot { volume, snapshot },
+        });
     }
     Ok(Comparable { id, volume, since, snapshot, size: after.size, nodes })
 }

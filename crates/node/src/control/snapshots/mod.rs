@@ -1,11 +1,11 @@
 //! Snapshots of sets of volumes, as administrators manage them.
 //!
 //! The cluster's record says which there are, and which copies have them (`docs/why/snapshots.md`). How one
-//! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What differs between two: [`diff`].
-//! What each node does about those that were deleted: [`tidying`]. What pools still have of those that are
-//! gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`] and [`scheduled`]. What people
-//! say about a snapshot: [`properties`]. Those that expire: [`expiry`]. What is freed of
-//! those that were deleted: [`freeing`].
+//! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What one has: [`reading`]. What
+//! differs between two: [`diff`]. What each node does about those that were deleted: [`tidying`]. What pools
+//! still have of those that are gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`]
+//! and [`scheduled`]. What people say about a snapshot: [`properties`]. Those that expire: [`expiry`]. What
+//! is freed of those that were deleted: [`freeing`].
 
 mod calendar;
 mod diff;
@@ -13,6 +13,7 @@ mod expiry;
 mod freeing;
 mod leftovers;
 mod properties;
+mod reading;
 mod restoring;
 mod retention;
 mod schedule;
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{ByteLen, ByteOffset, Instant};
+use base::Instant;
 use cluster::Transaction;
 use serde::{Deserialize, Serialize};
 use store::{PoolId, SnapshotInfo};
@@ -36,6 +37,8 @@ use self::expiry::{Looked, Old};
 use self::freeing::Course;
 pub use self::freeing::Freeing;
 pub use self::properties::SnapshotUpdate;
+use self::reading::Turns;
+pub use self::reading::{CopyUnread, SNAPSHOT_READ_BYTES_MAX, VolumeAt};
 use self::restoring::is_restored_to;
 pub use self::restoring::{RestorePlan, RestoreSpec, Restored};
 use self::schedule::Own;
@@ -81,6 +84,8 @@ pub(in crate::control) struct Snapshots {
     following: UnderWay<()>,
     /// A time in which none is due.
     quiet: Cell<Option<Quiet>>,
+    /// Reads of what snapshots have.
+    reading: Turns,
     /// What this node has last done for schedules, by [`crate::copies::ScheduleEntry::id`].
     followed: RefCell<BTreeMap<u64, Own>>,
     /// The last look at the ages of all snapshots.
@@ -181,39 +186,6 @@ impl Control {
             Some(SnapshotsHere { volume: volume.to_string(), has })
         });
         Ok(here.collect())
-    }
-
-    /// Reads what this node's copy of a volume has of a snapshot, within a stripe unit.
-    ///
-    /// # Errors
-    /// The snapshot is not found, or this node's copy does not have it or cannot read it.
-    pub async fn read_snapshot(
-        &self,
-        name: &str,
-        volume: &str,
-        offset: ByteOffset,
-        len: ByteLen,
-    ) -> Result<Vec<u8>> {
-        let reconciler = self.reconciler()?;
-        let (_, info) = self.volume_named(volume)?;
-        let (status, id, me) = (self.snapshot(name)?, info.id.to_string(), reconciler.me().0);
-        let lacks = || ControlError::not_found("snapshot", name);
-        // A pool is not asked for what the record does not say that it has.
-        let of = status.volumes.iter().find(|of| of.id == id && of.copies.contains(&(me, true)));
-        let of = of.filter(|_| status.entry.state == SnapshotState::Complete).ok_or_else(lacks)?;
-        let unit = info.stripe.unit().0;
-        if offset.0 % unit + len.0 > unit || offset.0 + len.0 > of.size {
-            let reason = "the range does not lie in one stripe unit of the volume";
-            return Err(ControlError::Invalid { field: "offset", reason });
-        }
-        let (slice, at) = info.stripe.locate(offset);
-        let snapshot = pool_number(reconciler.cluster(), status.entry.number);
-        let volume = Shard::current().volume(info.id).ok_or_else(lacks)?;
-        let read = volume.on_owner(slice, move |slice| async move {
-            let read = slice.layout().read_snapshot(snapshot, at, len).await;
-            Ok(read.ok().map(|data| data.contiguous().to_vec()))
-        });
-        read.await.ok().flatten().ok_or_else(lacks)
     }
 
     /// Deletes a snapshot. Its copies free its space in the background, those of nodes that are down when
@@ -426,6 +398,11 @@ fn status_of_copies(of: &SnapshotOf, volume: &VolumeEntry) -> impl Iterator<Item
         let has = |has: &SnapshotCopy| has.node == copy.node && has.is_of(volume);
         (copy.node, of.copies.iter().any(has))
     })
+}
+
+/// The nodes of a volume's copies that have the snapshot.
+fn nodes_with(of: &SnapshotOf, volume: &VolumeEntry) -> impl Iterator<Item = u16> {
+    status_of_copies(of, volume).filter(|(_, has)| *has).map(|(node, _)| node)
 }
 
 /// What the slices of this core have, by volume, or those of one volume; `None`: a slice cannot say that at

@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use base::Chain;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::{Agreed, MemberReport, Version};
 use super::entry::{NewCopy, SpaceEntry};
 use super::refused::Refused;
-use super::snapshot::{SnapshotAnswer, SnapshotStep};
+use super::snapshot::{SnapshotAnswer, SnapshotObstacle, SnapshotStep};
 
 /// A request from one node to another.
 ///
@@ -71,6 +72,23 @@ pub enum Ask {
     Digests { id: String, slice: u16, offset: u64, len: u64 },
     /// Do a step of taking the snapshot with this number.
     Snapshot { number: u32, step: SnapshotStep },
+    /// Return what the copy of a volume has of a snapshot.
+    ReadSnapshot(SnapshotPart),
+}
+
+/// A part of what a copy has of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotPart {
+    /// The volume's identity.
+    pub id: String,
+    /// The number of the snapshot.
+    pub number: u32,
+    /// The receiver first follows the record up to this revision.
+    pub revision: u64,
+    /// Where it begins in the volume, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub len: u64,
 }
 
 /// The answer to a request.
@@ -101,6 +119,47 @@ pub enum Answer {
         /// The path of the disk, and where the block begins there, in bytes; `None`: the block is lost.
         disk: Option<(String, u64)>,
     },
+    /// What the copy has of a snapshot, or why it cannot be read.
+    SnapshotRead(Result<SnapshotData, SnapshotObstacle>),
+}
+
+/// What a copy has of a part of a snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SnapshotData {
+    /// How many bytes there are.
+    pub len: u64,
+    /// The bytes: the payload of the frame with the answer.
+    #[serde(skip)]
+    pub data: Chain,
+}
+
+impl PartialEq for SnapshotData {
+    fn eq(&self, other: &SnapshotData) -> bool {
+        self.len == other.len && *self.data.contiguous() == *other.data.contiguous()
+    }
+}
+
+impl Eq for SnapshotData {}
+
+impl Answer {
+    /// The payload of the frame with the answer.
+    pub fn payload(&self) -> Chain {
+        match self {
+            Answer::SnapshotRead(Ok(read)) => read.data.clone(),
+            _ => Chain::new(),
+        }
+    }
+
+    /// The answer with the payload of the frame with which it has come.
+    #[must_use]
+    pub fn with_payload(self, payload: Chain) -> Answer {
+        match self {
+            Answer::SnapshotRead(Ok(read)) => {
+                Answer::SnapshotRead(Ok(SnapshotData { data: payload, ..read }))
+            }
+            other => other,
+        }
+    }
 }
 
 /// The result of a request that was executed for another node.
@@ -117,7 +176,6 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::copies::snapshot::SnapshotObstacle;
     use crate::version_1::check_all;
 
     /// What version 1 sends. Later versions must read it: add messages, and change none.

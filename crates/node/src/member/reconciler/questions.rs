@@ -92,7 +92,9 @@ impl Reconciler {
                 Err(Refused::UnknownRequest)
             }
         };
-        link.send(message::frame(message::ANSWER, frame.channel, json(&answer)));
+        let payload = answer.as_ref().map(Answer::payload).unwrap_or_default();
+        let answer = message::frame(message::ANSWER, frame.channel, json(&answer));
+        link.send(Frame { payload, ..answer });
     }
 
     pub(super) fn handle_answer(&self, from: NodeId, frame: &Frame) {
@@ -103,6 +105,7 @@ impl Reconciler {
         let answer = answer.inspect_err(|error| {
             tracing::warn!(node = from.0, %error, "the answer of another node cannot be read");
         });
+        let answer = answer.map(|answer| answer.map(|answer| answer.with_payload(frame.payload.clone())));
         waiting.send(answer.ok());
     }
 

@@ -5,38 +5,26 @@ use node::{PeerAnswer, PeerRequests};
 use store::ChangedRange;
 
 use super::*;
-use crate::set_back::log_in_at_last;
 
 /// Blocks in which logs compare.
 const BLOCK: u64 = 4096;
 
 fn spec(since: &str, snapshot: &str) -> DiffSpec {
-    DiffSpec { volume: NAME.into(), since: since.into(), snapshot: snapshot.into() }
+    DiffSpec { volume: NAME.into(), since: Some(since.into()), snapshot: snapshot.into() }
 }
 
 impl Cluster {
-    /// Writes these values to blocks through a node; 0 makes them zeros.
-    fn write_values(&self, index: usize, values: Vec<(u64, u64)>) {
-        let (client, portal) = (self.client("writer"), self.portal(index));
-        self.world.block_on(client, CoreId(0), move || async move {
-            let session = log_in_at_last(portal).await;
-            for (lba, value) in values {
-                while write(&session, lba, value).await.is_err() {
-                    rt::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        });
-    }
-
     /// What a node's copy has in a snapshot.
     fn content(&self, index: usize, name: &'static str) -> Vec<u8> {
         self.control(index, move |control| async move {
             let stripe = control.volume(NAME).unwrap().info.stripe;
             assert_eq!(stripe.slices(), 2, "one on each core");
             let size = control.snapshot(name).unwrap().volumes[0].size;
+            let at = VolumeAt { volume: NAME.into(), snapshot: name.into() };
             let mut all = Vec::new();
-            for piece in stripe.pieces(ByteOffset(0), ByteLen(size)) {
-                all.extend(control.read_snapshot(name, NAME, piece.volume_offset, piece.len).await.unwrap());
+            for start in (0..size).step_by(MIB as usize) {
+                let len = ByteLen(MIB.min(size - start));
+                all.extend(control.read_snapshot_here(&at, ByteOffset(start), len).await.unwrap().to_vec());
             }
             all
         })
@@ -57,7 +45,7 @@ impl Cluster {
         let (mut offset, mut all) = (0, Vec::new());
         loop {
             let page = self.page(index, spec(since, snapshot), offset, limit).unwrap();
-            assert_eq!((page.since.as_str(), page.snapshot.as_str()), (since, snapshot));
+            assert_eq!((page.since.as_deref(), page.snapshot.as_str()), (Some(since), snapshot));
             assert!(page.ranges.len() <= limit);
             all.extend(page.ranges);
             let Some(next) = page.next else { return all };
@@ -193,7 +181,8 @@ fn what_cannot_be_compared_is_refused() {
     for (volume, since, snapshot) in
         [("none", "first", "first"), (NAME, "none", "first"), (NAME, "first", "none")]
     {
-        let spec = DiffSpec { volume: volume.into(), since: since.into(), snapshot: snapshot.into() };
+        let since = Some(since.into());
+        let spec = DiffSpec { volume: volume.into(), since, snapshot: snapshot.into() };
         let refused = cluster.page(0, spec, 0, 9);
         assert!(
             matches!(&refused, Err(ControlError::NotFound { name, .. }) if name == "none"),

@@ -2,14 +2,15 @@
 
 mod diffs;
 mod expiry;
+mod reading;
 mod restores;
 mod schedules;
 
-use super::set_back::with_image_of_yesterday;
+use super::set_back::{log_in_at_last, with_image_of_yesterday};
 use super::*;
 
 use base::{ByteLen, ByteOffset};
-use node::control::{ControlError, SnapshotSpec, SnapshotStatus, SnapshotUpdate};
+use node::control::{ControlError, SnapshotSpec, SnapshotStatus, SnapshotUpdate, VolumeAt};
 use node::copies::{
     DELETED_SNAPSHOTS, DeletedSnapshot, LAST_SNAPSHOT, Refused, SnapshotCopy, SnapshotEntry,
     SnapshotObstacle, SnapshotOf, SnapshotState, SnapshotStep, VolumeEntry, volume_key,
@@ -64,6 +65,19 @@ impl Cluster {
         self.world.run_for(Duration::from_millis(100));
     }
 
+    /// Writes these values to blocks through a node; 0 makes them zeros.
+    fn write_values(&self, index: usize, values: Vec<(u64, u64)>) {
+        let (client, portal) = (self.client("writer"), self.portal(index));
+        self.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in_at_last(portal).await;
+            for (lba, value) in values {
+                while write(&session, lba, value).await.is_err() {
+                    rt::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        });
+    }
+
     /// Takes a snapshot through a node.
     fn take(&self, index: usize, volumes: &[&str], name: &str) -> Result<SnapshotStatus, ControlError> {
         let volumes = volumes.iter().map(|volume| (*volume).to_owned()).collect();
@@ -115,7 +129,8 @@ impl Cluster {
         let name = name.to_owned();
         let block = self.control(index, move |control| async move {
             let (offset, len) = (ByteOffset(0), ByteLen(SIZE.bytes().into()));
-            control.read_snapshot(&name, volume, offset, len).await.unwrap()
+            let at = VolumeAt { volume: volume.into(), snapshot: name };
+            control.read_snapshot_here(&at, offset, len).await.unwrap().to_vec()
         });
         u64::from_le_bytes(block[..8].try_into().unwrap())
     }

@@ -22,9 +22,9 @@ const ADMIN: Need = Need::Role(Role::Admin);
 
 /// Method, path, need.
 ///
-/// A viewer reads; an operator changes what hosts use; an administrator changes machines, their disks, the
-/// cluster, and who may do what. Only an administrator may name a path on a machine's disks, since a node may
-/// write there as root.
+/// A viewer sees everything but what volumes contain; an operator changes what hosts use, and so can read
+/// that; an administrator changes machines, their disks, the cluster, and who may do what. Only an
+/// administrator may name a path on a machine's disks, since a node may write there as root.
 #[rustfmt::skip]
 const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/health", Nothing),
@@ -91,6 +91,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("PUT",    "/v1/volumes/{name}/split-brain-policy", OPERATOR),
     ("PUT",    "/v1/volumes/{name}/split-brain", OPERATOR),
     ("POST",   "/v1/snapshots", OPERATOR),
+    ("GET",    "/v1/snapshots/{snapshot}/data", OPERATOR),
     ("PATCH",  "/v1/snapshots/{snapshot}", OPERATOR),
     ("DELETE", "/v1/snapshots/{snapshot}", OPERATOR),
     ("POST",   "/v1/snapshots/{snapshot}/restore", OPERATOR),

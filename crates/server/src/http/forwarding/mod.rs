@@ -68,7 +68,7 @@ const AT_NODES: [(&str, &str); 5] = [
 /// The call whose body names the volume.
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
 
-/// The call that compares two snapshots of a volume: a node whose copy has both executes it.
+/// The call that compares snapshots of a volume: a node whose copy has them executes it.
 const DIFF: (&str, &str) = ("GET", "/v1/snapshots/{snapshot}/diff");
 
 /// Calls about objects of one node: the node that the query names executes them ([`node_param::OfNode`]).

@@ -27,7 +27,7 @@ use super::{AT_NODES, DIFF, ForwardedCall, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES,
 enum About {
     /// A volume, by name or ID.
     Volume(String),
-    /// Two snapshots of a volume.
+    /// Snapshots of a volume, to be compared.
     Diff(DiffSpec),
     /// An object of this node.
     Node(u16),
@@ -196,7 +196,7 @@ impl About {
             About::Diff(DiffSpec { volume, .. }) => (
                 "copy_unreachable",
                 format!(
-                    "this node has no working copy of volume {volume:?} with both snapshots, and no node whose copy has both accepted the request ({all})"
+                    "this node has no working copy of volume {volume:?} with what is to be compared, and no node whose copy has it accepted the request ({all})"
                 ),
                 "see `ursa node list`, bring one of these nodes back or repair its links, and try again",
             ),
@@ -224,7 +224,7 @@ impl About {
                 format!(", which has volume {volume:?}"),
                 "check before you repeat it: `ursa volume show`, `ursa events`".to_owned(),
             ),
-            About::Diff(_) => (", whose copy has both snapshots".to_owned(), "repeat it".to_owned()),
+            About::Diff(_) => (", whose copy has what is to be compared".to_owned(), "repeat it".to_owned()),
             About::Node(node) => (
                 String::new(),
                 format!(

@@ -88,6 +88,8 @@ impl From<ControlError> for Refusal {
             E::RestoreUnfinished(_) => (StatusCode::GATEWAY_TIMEOUT, "restore_unfinished"),
             E::NotInSnapshot { .. } => (CONFLICT, "not_in_snapshot"),
             E::CopyLacksSnapshot { .. } => (CONFLICT, "copy_lacks_snapshot"),
+            E::NoCopyHasSnapshot { .. } => (CONFLICT, "no_copy_has_snapshot"),
+            E::SnapshotUnread { .. } => (UNAVAILABLE, "snapshot_unread"),
             E::NoCopyHasBoth { .. } => (CONFLICT, "no_copy_has_both"),
             E::NotCompared { .. } => (CONFLICT, "not_compared"),
             E::SnapshotRestored(_) => (CONFLICT, "snapshot_in_use"),

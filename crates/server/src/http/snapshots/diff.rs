@@ -1,4 +1,4 @@
-//! What differs between two snapshots of a volume.
+//! What differs between two snapshots of a volume, or what one has.
 
 use std::rc::Rc;
 
@@ -24,8 +24,9 @@ const RANGES: usize = 1000;
 pub(in crate::http) struct DiffParams {
     /// Volume name or ID.
     volume: String,
-    /// Name or number of the snapshot to compare with, usually an earlier one.
-    since: String,
+    /// Name or number of the snapshot to compare with, usually an earlier one; absent: a volume of zeros.
+    #[serde(default)]
+    since: Option<String>,
     /// Only ranges from here on, in bytes: `next` of the previous page; absent: from the beginning.
     #[serde(default)]
     offset: Option<u64>,
@@ -37,7 +38,7 @@ pub(in crate::http) struct DiffParams {
 
 const _: () = assert!(DIFF_RANGES_MAX == 4096, "as the parameter says");
 
-/// What differs between two snapshots of a volume, in pages.
+/// What differs between two snapshots of a volume, in pages. Without `since`: where it is not zeros.
 ///
 /// Exactly the blocks of 4 KiB that read differently are named: neither what was overwritten with the same
 /// data, nor what is the same again after a restore. It takes time in proportion to what was changed in
@@ -45,14 +46,14 @@ const _: () = assert!(DIFF_RANGES_MAX == 4096, "as the parameter says");
 /// none, although there is a `next` one. The snapshots may be named in either order. What the volume holds
 /// now is not compared, because it changes meanwhile: take a snapshot.
 ///
-/// A node whose copy does not have both snapshots forwards the request to one whose copy has.
+/// A node whose copy does not have the snapshots forwards the request to one whose copy has.
 #[utoipa::path(
     get, path = "/v1/snapshots/{snapshot}/diff", tag = "snapshots", operation_id = "diff_snapshots",
     params(("snapshot" = String, Path, description = "Snapshot name or number"), DiffParams),
     responses(
         (status = OK, description = "The ranges in which the volume differs in this snapshot from what it is in `since`", body = SnapshotDiff),
         (status = NOT_FOUND, description = "`snapshot_not_found`; `volume_not_found`"),
-        (status = CONFLICT, description = "`not_in_snapshot`; `no_copy_has_both`: no copy has both snapshots; `not_compared`: the copy cannot be read now; `snapshot_preparing`"),
+        (status = CONFLICT, description = "`not_in_snapshot`; `no_copy_has_both`: no copy has both snapshots; `no_copy_has_snapshot`; `not_compared`: the copy cannot be read now; `snapshot_preparing`"),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: `offset` is behind the end of the volume"),
     ),
 )]

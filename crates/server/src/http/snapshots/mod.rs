@@ -2,6 +2,7 @@
 
 pub(super) mod diff;
 mod labels;
+pub(super) mod reading;
 pub(super) mod restoring;
 pub(super) mod schedules;
 

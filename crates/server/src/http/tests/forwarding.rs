@@ -332,7 +332,12 @@ fn snapshots_are_compared_by_a_node_whose_copy_has_both() {
     assert_eq!(page, first.get(path).json(200));
     // It says these itself.
     second.get("/v1/snapshots/b/diff?volume=db&since=none").refused(404, "snapshot_not_found");
-    second.get("/v1/snapshots/b/diff?volume=db").refused(400, "query_invalid");
+    second.get("/v1/snapshots/b/diff?since=a").refused(400, "query_invalid");
+    let page = second.get("/v1/snapshots/b/diff?volume=db").json(200);
+    assert_eq!((page.get("since"), &page["ranges"]), (None, &json!([])), "{page}");
+    // Nodes themselves ask each other for what a snapshot has.
+    let read = second.get("/v1/snapshots/b/data?volume=db&offset=4096&len=2097152");
+    assert_eq!((read.status, read.text.len()), (200, 2 << 20));
 }
 
 #[test]

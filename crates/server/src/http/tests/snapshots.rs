@@ -212,12 +212,31 @@ fn what_differs_between_snapshots_is_shown_in_pages() {
     let page = diff("second", "volume=db&since=first&limit=1&offset=8192").json(200);
     assert_eq!((&page["ranges"], page.get("next")), (&json!([range(3, 2, false)]), None));
     assert_eq!(diff("third", "volume=db&since=second").json(200)["ranges"], json!([range(3, 1, true)]));
+    let all = diff("second", "volume=db").json(200);
+    let has = json!([range(1, 1, false), range(3, 2, false), range(9, 1, false)]);
+    assert_eq!((&all["ranges"], all.get("since")), (&has, None), "{all}");
+
+    let read = |snapshot: &str, offset: u64, len: u64| {
+        rig.get(&format!("/v1/snapshots/{snapshot}/data?volume=db&offset={offset}&len={len}"))
+    };
+    for (snapshot, byte) in [("first", "\u{7}"), ("2", "\u{8}")] {
+        let found = read(snapshot, 4096 + 512, 2 * 4096 - 512);
+        assert_eq!(found.status, 200);
+        assert!(found.text == byte.repeat(4096 - 512) + &"\0".repeat(4096), "in snapshot {snapshot}");
+    }
+    assert_eq!(read("first", 0, 4 * MIB).text.len() as u64, 4 * MIB, "the whole volume");
+    read("first", 4 * MIB - 1, 2).refused(422, "field_invalid");
+    read("first", u64::MAX, 2).refused(422, "field_invalid");
+    read("first", 0, 4 * MIB + 1).refused(422, "field_invalid");
+    read("none", 0, 1).refused(404, "snapshot_not_found");
+    rig.get("/v1/snapshots/first/data?volume=logs&offset=0&len=1").refused(409, "not_in_snapshot");
+    rig.get("/v1/snapshots/first/data?volume=db&offset=0").refused(400, "query_invalid");
 
     diff("none", "volume=db&since=first").refused(404, "snapshot_not_found");
     diff("second", "volume=none&since=first").refused(404, "volume_not_found");
     diff("second", "volume=logs&since=first").refused(409, "not_in_snapshot");
     diff("second", &format!("volume=db&since=first&offset={}", 4 * MIB + 1)).refused(422, "field_invalid");
-    for query in ["volume=db", "volume=db&since=first&limit=0", "volume=db&since=first&limit=4097"] {
+    for query in ["since=first", "volume=db&since=first&limit=0", "volume=db&since=first&limit=4097"] {
         diff("second", query).refused(400, "query_invalid");
     }
 }

@@ -25,10 +25,15 @@ fn zeroed(start: u64, end: u64) -> ChangedRange {
 
 /// Everything that differs, whatever the limits.
 async fn diff(slice: &Slice, one: u64, other: u64, limits: DiffLimits) -> Vec<ChangedRange> {
+    pages(slice, (Some(one), other), limits).await
+}
+
+/// The same; without a first snapshot: all that the second one has.
+async fn pages(slice: &Slice, ids: (Option<u64>, u64), limits: DiffLimits) -> Vec<ChangedRange> {
     let (mut from, end, mut all) = (0, BLOCKS * BLOCK, Vec::new());
     while from < end {
         let (offset, len) = (ByteOffset(from), ByteLen(end - from));
-        let page = slice.differences([one, other], offset, len, limits).await.unwrap();
+        let page = slice.differences(ids, offset, len, limits).await.unwrap();
         assert!(page.until.0 > from && page.until.0 <= end);
         page.ranges.into_iter().for_each(|range| ChangedRange::add(&mut all, range));
         from = page.until.0;
@@ -93,17 +98,17 @@ fn a_comparison_ends_at_its_limits_and_is_continued() {
         let (start, len) = (ByteOffset(0), ByteLen(BLOCKS * BLOCK));
         // The ranges of a leaf come together.
         let few = DiffLimits { ranges: 1, ..ALL };
-        let page = slice.differences([1, 2], start, len, few).await.unwrap();
+        let page = slice.differences((Some(1), 2), start, len, few).await.unwrap();
         assert_eq!((page.ranges, page.until), (differences()[..2].to_vec(), ByteOffset(512 * BLOCK)));
         let late = DiffLimits { time: Instant(0), ..ALL };
-        let page = slice.differences([1, 2], start, len, late).await.unwrap();
+        let page = slice.differences((Some(1), 2), start, len, late).await.unwrap();
         assert_eq!((page.ranges.len(), page.until), (2, ByteOffset(512 * BLOCK)));
         for limits in [few, late] {
             assert_eq!(diff(&slice, 1, 2, limits).await, differences());
         }
         // In the middle of blocks.
         let (start, len) = (ByteOffset(6 * BLOCK + 512), ByteLen(2 * BLOCK));
-        let page = slice.differences([1, 2], start, len, ALL).await.unwrap();
+        let page = slice.differences((Some(1), 2), start, len, ALL).await.unwrap();
         let [first, second] = page.ranges[..] else { panic!("{:?}", page.ranges) };
         assert_eq!((first.offset, first.len, first.is_zeroed), (start, ByteLen(2 * BLOCK - 512), false));
         assert_eq!(
@@ -111,6 +116,39 @@ fn a_comparison_ends_at_its_limits_and_is_continued() {
             (ByteOffset(8 * BLOCK), ByteLen(512), true)
         );
         assert_eq!(page.until, start + len);
+    });
+}
+
+/// What is not zeros, whatever was written before or after, and wherever it lies since.
+#[test]
+fn what_a_snapshot_has_is_what_differs_from_zeros() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = one_slice(BLOCKS * BLOCK).await;
+        slice.take_snapshot(9, 0).await.unwrap();
+        two_snapshots(&slice).await;
+        write_all(&slice, 700..710, 300).await;
+        slice.zero(ByteOffset(0), ByteLen(7 * BLOCK)).await.unwrap();
+        let few = DiffLimits { ranges: 1, time: Instant(0) };
+        for _ in 0..2 {
+            for limits in [ALL, few] {
+                assert!(pages(&slice, (None, 9), limits).await.is_empty());
+                let first = vec![written(0, 20), written(1000, 1010)];
+                assert_eq!(pages(&slice, (None, 1), limits).await, first);
+                let second = vec![written(0, 8), written(10, 20), written(600, 602), written(1000, 1010)];
+                assert_eq!(pages(&slice, (None, 2), limits).await, second);
+            }
+            log_of(&slice).inner.merge_all().await.unwrap();
+        }
+        slice.restore_snapshot(1, 1).await.unwrap();
+        write_all(&slice, 30..31, 300).await;
+        slice.take_snapshot(3, 0).await.unwrap();
+        for _ in 0..2 {
+            let third = vec![written(0, 20), written(30, 31), written(1000, 1010)];
+            assert_eq!(pages(&slice, (None, 3), ALL).await, third);
+            log_of(&slice).inner.merge_all().await.unwrap();
+        }
     });
 }
 
@@ -148,7 +186,7 @@ fn a_snapshot_that_is_not_there_is_compared_with_none() {
         wait_until_freed(&slice).await;
         // What it had is with the one before.
         assert_eq!(diff(&slice, 1, 3, ALL).await, differences());
-        for ids in [[1, 2], [2, 3], [3, 9]] {
+        for ids in [(Some(1), 2), (Some(2), 3), (Some(3), 9), (None, 2), (None, 9)] {
             let found = slice.differences(ids, ByteOffset(0), ByteLen(BLOCK), ALL).await;
             assert_eq!(found, Err(SnapshotError::Unknown));
         }

@@ -149,12 +149,13 @@ async fn look(slice: &Slice, model: &Shared, after_cut: bool) {
         let found = numbers(slice, Some(id)).await;
         if let Some((earlier, was)) = &earlier {
             assert_changes(slice, *earlier, Some(id), was, &found).await;
-            assert_differences(slice, [*earlier, id], [was, &found]).await;
-            assert_differences(slice, [id, *earlier], [&found, was]).await;
+            assert_differences(slice, (Some(*earlier), id), [was, &found]).await;
+            assert_differences(slice, (Some(id), *earlier), [&found, was]).await;
         }
         if let Some((first, was)) = &first {
-            assert_differences(slice, [*first, id], [was, &found]).await;
+            assert_differences(slice, (Some(*first), id), [was, &found]).await;
         }
+        assert_differences(slice, (None, id), [&vec![0; BLOCKS as usize], &found]).await;
         assert_changes(slice, id, None, &found, &now).await;
         earlier = Some((id, found.clone()));
         first.get_or_insert_with(|| (id, found.clone()));
@@ -177,8 +178,8 @@ async fn assert_changes(slice: &Slice, id: u64, until: Option<u64>, was: &[u64],
     }
 }
 
-/// Checks that exactly the blocks that differ between two snapshots are found, page by page.
-async fn assert_differences(slice: &Slice, ids: [u64; 2], [was, is]: [&Vec<u64>; 2]) {
+/// Checks that exactly the blocks that differ between two snapshots, or from zeros, are found, page by page.
+async fn assert_differences(slice: &Slice, ids: (Option<u64>, u64), [was, is]: [&Vec<u64>; 2]) {
     let (mut from, end) = (0, BLOCKS * BLOCK);
     let mut found = vec![None; BLOCKS as usize];
     while from < end {
@@ -196,8 +197,8 @@ async fn assert_differences(slice: &Slice, ids: [u64; 2], [was, is]: [&Vec<u64>;
         let expected = (was != is).then_some(*is == 0);
         assert_eq!(
             found[at], expected,
-            "block {at} was {was} in snapshot {} and is {is} in {}",
-            ids[0], ids[1]
+            "block {at} was {was} in snapshot {:?} and is {is} in {}",
+            ids.0, ids.1
         );
     }
 }
