@@ -5,6 +5,7 @@
 //! breaks a target within seconds.
 
 pub mod answers;
+pub mod checksum_page;
 pub mod cluster_bytes;
 mod command;
 pub mod commands;
@@ -15,6 +16,7 @@ pub mod link_frames;
 pub mod link_records;
 pub mod log_formats;
 pub mod login;
+pub mod lost_blocks;
 pub mod lu_state;
 pub mod node_record;
 pub mod pool_formats;

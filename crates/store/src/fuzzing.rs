@@ -6,7 +6,7 @@ use std::rc::Rc;
 use base::{BlockSize, ByteLen, crc32c};
 
 use crate::catalog::{Catalog, Compression, DiskEntry, Host, Logs, SpacePolicy, VolumeEntry, VolumeKind};
-use crate::copy::PoolMark;
+use crate::copy::{MAP_PAGE_BYTES, PoolMark};
 use crate::extent::ExtentRun;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, HostId, PoolId, VolumeId};
@@ -17,8 +17,10 @@ use crate::log::place::{Place, SEGMENT_SLOTS_MIN, SLOT_BYTES, SLOT_QUARTERS, Siz
 use crate::log::record::{Entry, Head, Stream, What};
 use crate::log::root::{Replay, Root, Run};
 use crate::log::state::{self, DataSegment, LeafPlace, State};
+use crate::lost::Lost;
 use crate::stripe::Stripe;
 use crate::superblock::{DiskRole, Superblock};
+use crate::thick::checksum_page::{self as page, Found, Identity, PAGE_BYTES};
 
 /// The extent size of the pools whose catalogs are decoded.
 const EXTENT_BYTES: u64 = 4 << 20;
@@ -127,6 +129,63 @@ pub fn log_block(content: &[u8]) {
     assert_eq!(stored.len(), if size == Size::Whole { 0 } else { size.bytes() });
     let mut read = vec![0; SLOT_BYTES];
     assert!(size == Size::Whole || unpack(&stored, &mut read, crc32c(&block)) && read == block);
+}
+
+/// Decodes a page of checksums with this content, whichever volume, slice and page it says it is of.
+pub fn checksum_page(content: &[u8]) {
+    let mut bytes = content.to_vec();
+    bytes.resize(PAGE_BYTES, 0);
+    bytes[12..16].fill(0);
+    let crc = crc32c(&bytes);
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    let identity = Identity {
+        volume: VolumeId(bytes[16..32].try_into().expect("16 bytes")),
+        slice: u16::from_le_bytes([bytes[32], bytes[33]]),
+        page: u64::from_le_bytes(bytes[40..48].try_into().expect("eight bytes")),
+    };
+    match page::decode(identity, &bytes) {
+        Found::Closed(sums) => {
+            assert_eq!(page::encode(identity, &sums, true)[..], bytes[..], "it is said in one way only");
+        }
+        Found::Open => {
+            let open = page::encode(identity, &page::zeros(), false);
+            assert_eq!(page::decode(identity, &open), Found::Open, "what is written can be read");
+        }
+        Found::Damaged => {}
+    }
+    let other = Identity { page: identity.page.wrapping_add(1), ..identity };
+    assert_eq!(page::decode(other, &bytes), Found::Damaged, "it is another page");
+}
+
+/// A seed for [`checksum_page`].
+pub fn checksum_page_seed() -> Vec<u8> {
+    let identity = Identity { volume: VolumeId([7; 16]), slice: 258, page: 3 };
+    page::encode(identity, &page::zeros(), true).to_vec()
+}
+
+/// Decodes the list of a slice's lost blocks with this content.
+pub fn lost_blocks(content: &[u8]) {
+    let mut page = [0; MAP_PAGE_BYTES];
+    page.iter_mut().zip(content).for_each(|(byte, content)| *byte = *content);
+    page[12..16].fill(0);
+    let crc = crc32c(&page[..512]);
+    page[12..16].copy_from_slice(&crc.to_le_bytes());
+    let (lost, again) = (Lost::default(), Lost::default());
+    if lost.load(&page) {
+        assert!(again.load(&lost.page()), "what is written can be read");
+        assert_eq!((again.page(), again.ranges()), (lost.page(), lost.ranges()));
+        let first = lost.ranges().first().map(|(offset, _)| offset.0);
+        assert_eq!(lost.first_in(&(0..u64::MAX)), first);
+    }
+}
+
+/// A seed for [`lost_blocks`].
+pub fn lost_blocks_seed() -> Vec<u8> {
+    let lost = Lost::default();
+    lost.hold(std::iter::once(20_480..20_992));
+    lost.add(&(4096..8192), 0b10, true);
+    lost.add(&(9216..9728), 0b101, true);
+    lost.page()[..512].to_vec()
 }
 
 /// Seeds for [`log_head`], [`log_root`], [`log_leaf`], [`log_state`] and [`log_state_slot`], in this order.

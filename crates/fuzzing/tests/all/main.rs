@@ -38,6 +38,7 @@ macro_rules! targets {
 
 targets! {
     answers((u8, &[u8])) from answers;
+    checksum_page(&[u8]) from checksum_pages;
     cluster_bytes((bool, &[u8])) from snapshots;
     commands(fuzzing::commands::Input) from none;
     exports(&[u8]) from exports;
@@ -46,6 +47,7 @@ targets! {
     link_records(fuzzing::link_records::Input) from none;
     log_formats((u8, &[u8])) from logs;
     login(fuzzing::login::Input) from none;
+    lost_blocks(&[u8]) from lost_lists;
     lu_state(&[u8]) from unit_states;
     node_record((u8, u16, &[u8])) from node_records;
     pool_formats((bool, &[u8])) from pools;

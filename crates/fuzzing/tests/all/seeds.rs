@@ -100,6 +100,16 @@ pub fn pools() -> Vec<Vec<u8>> {
     vec![[vec![1], superblock].concat(), [vec![0], catalog].concat()]
 }
 
+/// A closed page of checksums.
+pub fn checksum_pages() -> Vec<Vec<u8>> {
+    vec![store::fuzzing::checksum_page_seed()]
+}
+
+/// A list with lost and held blocks.
+pub fn lost_lists() -> Vec<Vec<u8>> {
+    vec![store::fuzzing::lost_blocks_seed()]
+}
+
 /// The head of a record, a root, a leaf and a state.
 pub fn logs() -> Vec<Vec<u8>> {
     (0..).zip(store::fuzzing::log_seeds()).map(|(which, seed)| [vec![which], seed].concat()).collect()

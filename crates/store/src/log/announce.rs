@@ -7,6 +7,7 @@ use base::Crc32c;
 
 use super::Running;
 use super::checkpoint::CheckpointError;
+use super::counting::Replaced;
 use super::leaf::LeafKey;
 use super::place::{Place, SLOT_BYTES};
 use super::root::{RUNS_MAX, Replay, Root, Run};
@@ -312,6 +313,7 @@ impl Running {
         self.runs = root.copies;
         self.state_len = root.state_len as usize;
         self.frozen = None;
+        self.frozen_replaced = Replaced::default();
         self.meanwhile = None;
         self.append.rooted(root.sequence);
         freed.into_iter().for_each(|segment| self.segments.release(segment));

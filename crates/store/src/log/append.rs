@@ -59,9 +59,15 @@ pub(super) struct Survivor {
 }
 
 impl Running {
+    /// Whether the changes of a record belong to the frozen table.
+    pub(super) fn is_of_frozen(&self, sequence: u64) -> bool {
+        self.frozen.is_some() && sequence < self.frozen_below
+    }
+
     fn table(&mut self, sequence: u64) -> &mut Changes {
+        let is_late = self.is_of_frozen(sequence);
         match &mut self.frozen {
-            Some(frozen) if sequence < self.frozen_below => frozen,
+            Some(frozen) if is_late => frozen,
             _ => &mut self.active,
         }
     }
@@ -79,11 +85,13 @@ impl Running {
                     let at = head.behind(layout.take(size, run.len()), size);
                     let (slots, crcs) = (at.run(run.len() as u16), run.iter().filter_map(Entry::crc));
                     self.segments.set(slots);
-                    self.used.entry(branch).or_default().add(Usage::of(slots));
+                    self.count_replaced(sequence, branch, block, run.len() as u64);
+                    self.add_used(branch, Usage::of(slots));
                     self.table(sequence).write(known, block, at, crcs, &mut dead);
                 }
                 What::Zeros { count } => {
                     self.zeroed += count;
+                    self.count_replaced(sequence, branch, block, count);
                     self.table(sequence).zero(known, block, count, &mut dead);
                 }
                 What::Moved { crc, from } => {
@@ -112,13 +120,6 @@ impl Running {
         }
         if let Some(used) = self.segments.used.get_mut(&head.segment) {
             used.newest = used.newest.max(sequence);
-        }
-    }
-
-    /// Subtracts blocks that a branch no longer needs.
-    pub(super) fn forget(&mut self, branch: u32, blocks: Usage) {
-        if let Some(used) = self.used.get_mut(&branch) {
-            used.subtract(blocks);
         }
     }
 
@@ -217,6 +218,9 @@ impl Running {
             self.credit -= 1 + data_slots(&taken.entries) as i64;
         }
         let head = self.head(Stream::Hosts, std::mem::take(&mut taken.entries))?;
+        if !head.entries.is_empty() {
+            self.append.newest = head.sequence;
+        }
         self.append.records += 1;
         self.written_by_hosts += blocks * SLOT_BYTES as u64;
         Some((head, taken))
@@ -327,10 +331,12 @@ impl Inner {
                 self.tell_used(entry.branch);
             }
         }
+        self.tell_needed();
         let result = result.map_err(|error| self.write_failed(&error));
         tickets.into_iter().for_each(|(ticket, entries)| ticket.done(entries, result));
         self.changed.notify();
         self.say_durable_soon();
+        self.merge_at_rest();
         self.pump();
     }
 

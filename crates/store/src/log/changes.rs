@@ -87,6 +87,11 @@ impl Changes {
         self.blocks as u64
     }
 
+    /// How many blocks the ranges of zeros have.
+    pub(crate) fn zeros(&self) -> u64 {
+        self.zeros
+    }
+
     /// How many leaves ranges of zeros may change, besides one for each range.
     pub(crate) fn zeroed_leaves(&self) -> u64 {
         self.zeros / LEAF_BLOCKS + self.ranges as u64

@@ -4,16 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::leaf::{Era, Leaf};
-use super::place::Place;
+use rt::DiskError;
+
+use super::changes::Changes;
+use super::leaf::{Era, LEAF_BLOCKS, Leaf, LeafKey, Spots};
+use super::merge::NOTHING;
+use super::place::{Place, Spot};
 use super::segment::Kind;
-use super::{Held, Inner, Log, Phase, Sweeping};
+use super::{Held, Inner, Log, Phase, Running, Sweeping, Usage};
 use crate::slice::{Layout, Slice};
 
 /// Longest time until a log that nobody uses is at rest.
 const RESTS_WITHIN: Duration = Duration::from_secs(30);
+/// Longest time until it has merged everything.
+#[cfg(test)]
+const MERGES_WITHIN: Duration = Duration::from_secs(3 * 3600);
 /// How often to check.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How often leaves are read at most: a merge may begin meanwhile, after which nothing is left to merge.
+const READS_MAX: usize = 3;
 
 impl Slice {
     /// Checks the invariants of the log that the slice lies in, if there is one, once it is at rest: nobody
@@ -26,13 +35,15 @@ impl Slice {
             Layout::Log(slice) => Rc::clone(slice.log()),
             Layout::Thick(_) | Layout::Ram(_) => return,
         };
-        log.rest().await;
         log.check().await;
     }
 }
 
+/// What was read of leaves.
+type Leaves = BTreeMap<LeafKey, Result<Option<Leaf>, DiskError>>;
+
 impl Log {
-    /// Waits until the log is idle.
+    /// Waits until the log is idle. There may be something that it merges if it stays so: see `merged`.
     pub(crate) async fn rest(&self) {
         let until = rt::now() + RESTS_WITHIN;
         while !self.is_idle() {
@@ -41,9 +52,29 @@ impl Log {
         }
     }
 
-    /// Checks I2 to I4, I6 and I8 of the design while the log is idle. Reads leaves that are not in memory.
+    /// Waits until the log has merged everything, as it does when hosts leave it alone.
+    #[cfg(test)]
+    pub(crate) async fn merged(&self) {
+        let until = rt::now() + MERGES_WITHIN;
+        while !self.is_idle() || self.inner.state.borrow().is_unmerged() {
+            assert!(rt::now() < until, "the log never merges: {}", self.at_what());
+            rt::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Checks I2 and I3 of the design once the log is idle, and what can be seen then of I4 (what the root
+    /// needs is in use) and of I8 (leaves and tables). Reads leaves that are not in memory.
     pub(crate) async fn check(&self) {
-        self.inner.check().await;
+        for _ in 0..READS_MAX {
+            self.rest().await;
+            let root = self.inner.state.borrow().root;
+            let leaves = self.inner.all_leaves().await;
+            if self.is_idle() && self.inner.state.borrow().root == root {
+                self.inner.check(leaves);
+                return;
+            }
+        }
+        panic!("the log is not at rest: {}", self.at_what());
     }
 
     #[cfg(test)]
@@ -104,8 +135,17 @@ impl Log {
 }
 
 impl Inner {
-    async fn check(&self) {
+    async fn all_leaves(&self) -> Leaves {
         let keys: Vec<_> = self.state.borrow().leaves.keys().copied().collect();
+        let mut leaves = Leaves::new();
+        for key in keys {
+            leaves.insert(key, self.leaf(key).await);
+        }
+        leaves
+    }
+
+    fn check(&self, leaves: Leaves) {
+        let state = self.state.borrow();
         // By segment and quarter.
         let mut owners: BTreeMap<(u32, u32), &str> = BTreeMap::new();
         let mut places = Vec::new();
@@ -118,24 +158,32 @@ impl Inner {
             places.push(place);
         };
         let mut held: BTreeMap<Era, Held> = BTreeMap::new();
-        for key in keys {
-            let leaf: Leaf = self.leaf(key).await.expect("no fault").expect("it is in the directory");
+        let mut used: BTreeMap<u32, Usage> = BTreeMap::new();
+        let mut spots_of_bare = BTreeMap::new();
+        let mut grains: BTreeMap<u32, u32> = BTreeMap::new();
+        for (key, leaf) in leaves {
+            let leaf: Leaf = leaf.expect("no fault").expect("it is in the directory");
             let spots = leaf.spots();
             let stored: Vec<Place> =
                 spots.iter().filter_map(|spot| spot.stored()).map(|stored| stored.place).collect();
-            let known = self.state.borrow().leaves[&key];
+            let known = state.leaves[&key];
             assert_eq!(stored.len(), usize::from(known.blocks));
             let quarters: u32 = stored.iter().map(|place| place.size().quarters()).sum();
             assert_eq!(quarters, u32::from(known.quarters));
             if key.0.number > 0 {
-                assert!(self.state.borrow().marks.has(key.0), "{key:?} is of no snapshot, nor a line");
+                assert!(state.marks.has(key.0), "{key:?} is of no snapshot, nor a line");
+            }
+            *grains.entry(known.segment).or_default() += u32::from(known.len);
+            let taken = Usage { blocks: u64::from(known.blocks), quarters: u64::from(quarters) };
+            used.entry(key.0.branch).or_default().add(taken);
+            if state.marks.is_bare(key.0.branch) {
+                spots_of_bare.insert((key.0.branch, key.1), Box::new(spots));
             }
             let held = held.entry(key.0).or_default();
             (held.leaves, held.quarters) = (held.leaves + 1, held.quarters + u64::from(quarters));
             stored.into_iter().for_each(|place| own(place, "a leaf"));
         }
-        let state = self.state.borrow();
-        for table in std::iter::once(&state.active).chain(&state.frozen) {
+        for table in state.tables() {
             table.places().into_iter().for_each(|place| own(place, "a table"));
         }
         // I2: each version has its bit, and each bit an owner. (No merge is under way.)
@@ -156,17 +204,25 @@ impl Inner {
                     let owned = owners.range((*segment, 0)..=(*segment, u32::MAX)).count();
                     assert_eq!(owned, set as usize, "segment {segment} has bits that nobody owns");
                 }
-                Kind::Map => live_map += u64::from(used.live),
+                Kind::Map => {
+                    // I4: leaves lie in segments that are in use for the map, and in no others.
+                    assert_eq!(used.live, grains.remove(segment).unwrap_or_default(), "segment {segment}");
+                    live_map += u64::from(used.live);
+                }
             }
         }
         assert_eq!((live, live_map), (state.segments.live, state.segments.live_map), "I3");
         assert_eq!(packed, state.segments.packed);
-        let grains: u64 = state.leaves.values().map(|place| u64::from(place.len)).sum();
-        assert_eq!(grains, live_map);
+        assert!(grains.is_empty(), "leaves in segments that are not in use: {grains:?}");
+        for run in state.runs.iter().flatten() {
+            let kind = state.segments.used.get(&run.segment).map(|used| used.kind);
+            assert_eq!(kind, Some(Kind::Map), "the state lies in segment {}", run.segment);
+        }
         assert_eq!(state.held, held, "what eras hold");
         // I3: what branches take.
-        let used: u64 = state.used.values().map(|used| used.quarters).sum();
-        assert_eq!(used, state.live_quarters());
+        let all: u64 = state.used.values().map(|used| used.quarters).sum();
+        assert_eq!((all, state.used_by_all), (state.live_quarters(), all));
+        state.check_figures(&used, spots_of_bare);
         // Each segment is in exactly one list.
         let segments = &state.segments;
         let mut seen = BTreeSet::new();
@@ -184,5 +240,54 @@ impl Inner {
         self.handle.memory.check();
         let entries = state.active.len() + state.frozen.as_ref().map_or(0, |frozen| frozen.len());
         assert!(entries <= tuning.changes_max + 2000, "{entries} entries");
+    }
+}
+
+impl Running {
+    fn tables(&self) -> impl Iterator<Item = &Changes> {
+        std::iter::once(&self.active).chain(&self.frozen)
+    }
+
+    /// Checks what is reported of branches against what their leaves hold, and what they will hold after a
+    /// merge; of branches with snapshots that is not known.
+    fn check_figures(&self, in_leaves: &BTreeMap<u32, Usage>, mut spots: BTreeMap<(u32, u64), Box<Spots>>) {
+        if !self.is_unmerged() && self.frozen.is_none() {
+            for (branch, used) in &self.used {
+                let expected = in_leaves.get(branch).copied().unwrap_or_default();
+                assert_eq!(*used, expected, "branch {branch}, of which all has been merged");
+                assert_eq!(self.usage_of(*branch), expected, "branch {branch}");
+            }
+            return;
+        }
+        let bare: Vec<u32> = self.used.keys().copied().filter(|branch| self.marks.is_bare(*branch)).collect();
+        let mut expected: BTreeMap<u32, Usage> =
+            bare.iter().map(|branch| (*branch, Usage::default())).collect();
+        for (table, branch) in self.tables().flat_map(|table| bare.iter().map(move |branch| (table, *branch)))
+        {
+            let first = table.next_block(branch, 0);
+            let next = |block: &u64| table.next_block(branch, (block / LEAF_BLOCKS + 1) * LEAF_BLOCKS);
+            for block in std::iter::successors(first, next) {
+                spots.entry((branch, block / LEAF_BLOCKS)).or_insert_with(|| Box::new(NOTHING));
+            }
+        }
+        for ((branch, number), mut spots) in spots {
+            for table in self.frozen.iter().chain([&self.active]) {
+                table.overlay(Era::first(branch), number * LEAF_BLOCKS, &mut spots[..], Spot::Nothing);
+            }
+            let stored = spots.iter().filter_map(|spot| spot.stored());
+            let expected = expected.entry(branch).or_default();
+            stored.for_each(|stored| expected.add(Usage::of(stored.place.run(1))));
+        }
+        for (branch, expected) in expected {
+            let (told, used) = (self.usage_of(branch), self.used[&branch]);
+            assert!(
+                expected.blocks <= told.blocks && told.blocks <= used.blocks,
+                "{expected:?} {told:?} {used:?}"
+            );
+            assert!(
+                expected.quarters <= told.quarters && told.quarters <= used.quarters,
+                "{branch}: {told:?}"
+            );
+        }
     }
 }

@@ -613,6 +613,7 @@ impl Running {
         self.zeroed = 0;
         self.frozen_below = self.append.next;
         self.frozen = Some(std::mem::take(&mut self.active));
+        self.frozen_replaced = std::mem::take(&mut self.replaced);
         self.deleted_at_freeze = self.marks.deleted().chain(self.marks.needless_lines()).collect();
         for open in [self.segments.hosts, self.segments.survivors].into_iter().flatten() {
             if let Some(used) = self.segments.used.get_mut(&open.segment) {

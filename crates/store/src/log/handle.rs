@@ -267,6 +267,8 @@ pub struct LogFigures {
     pub lent: u64,
     /// The live blocks, as far as is known: overwritten blocks count until the map has been merged.
     pub live: u64,
+    /// The blocks of those that volumes and snapshots need: without overwritten ones that the log knows of.
+    pub needed: u64,
     /// How much of the lent space may be live; the rest is what cleaning gains from.
     pub usable: u64,
     /// The part of it that is kept for the unused reserves of volumes.
@@ -605,8 +607,13 @@ impl LogHandle {
         self.branch(branch).map_or((0, 0), |branch| (load(&branch.stored), load(&branch.mapped)))
     }
 
-    pub(super) fn set_used(&self, branch: u32, stored: u64, mapped: u64) {
+    /// Sets what [`LogHandle::used`] returns. A volume without snapshots (`is_bare`) cannot have more blocks
+    /// than its slice: above that, some of them have been overwritten, and are not merged yet.
+    pub(super) fn set_used(&self, branch: u32, (stored, mapped): (u64, u64), is_bare: bool) {
         if let Some(branch) = lock(&self.shared).branches.get(&branch) {
+            let len = branch.len.load(Ordering::Relaxed).next_multiple_of(SLOT_BYTES as u64);
+            let most = if is_bare { len } else { u64::MAX };
+            let (stored, mapped) = (stored.min(most), mapped.min(most));
             branch.stored.store(stored, Ordering::Relaxed);
             branch.mapped.store(mapped, Ordering::Relaxed);
         }
@@ -624,6 +631,10 @@ impl LogHandle {
 
     pub(super) fn set_figures(&self, figures: LogFigures) {
         lock(&self.shared).figures = figures;
+    }
+
+    pub(super) fn set_needed(&self, needed: u64) {
+        lock(&self.shared).figures.needed = needed;
     }
 }
 

@@ -542,10 +542,11 @@ impl Running {
         let key = group.leaf(era);
         let (blocks, quarters) = self.leaves.get(&key).map_or((0, 0), |place| (place.blocks, place.quarters));
         let count = len.saturating_sub(key.1 * LEAF_BLOCKS).min(LEAF_BLOCKS);
-        self.used.entry(key.0.branch).or_default().add(Usage {
+        let added = Usage {
             blocks: count.saturating_sub(blocks.into()),
             quarters: (count * u64::from(SLOT_QUARTERS)).saturating_sub(quarters.into()),
-        });
+        };
+        self.add_used(key.0.branch, added);
         let mut spots = NOTHING;
         spots[..count as usize].fill(Spot::At(Stored::lost(self.disk_of_leaf(key))));
         group.leaves.insert(era, Box::new(spots));
@@ -557,6 +558,7 @@ impl Running {
     pub(super) fn let_die(&mut self, merged: &Merged) {
         merged.dead.iter().for_each(|slots| self.segments.clear(*slots));
         self.forget(merged.branch, merged.forgotten);
+        self.frozen_replaced.merged(merged.branch, merged.forgotten);
     }
 }
 

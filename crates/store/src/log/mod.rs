@@ -22,6 +22,7 @@ mod changes;
 pub(crate) mod check;
 mod checkpoint;
 mod cleaner;
+mod counting;
 mod diff;
 mod effort;
 mod emptying;
@@ -40,6 +41,7 @@ mod queue;
 mod read;
 pub(crate) mod record;
 mod replay;
+mod rest;
 mod restore;
 pub(crate) mod root;
 mod segment;
@@ -72,6 +74,7 @@ pub(crate) use space::held_for;
 
 use bounds::ReplayBounds;
 use changes::Changes;
+use counting::Replaced;
 use effort::Effort;
 use leaf::{Era, LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
 use marks::Marks;
@@ -216,6 +219,11 @@ struct Running {
     state_repaired: u64,
     /// What each branch takes, in the same sense as [`LogFigures::live`].
     used: BTreeMap<u32, Usage>,
+    /// How many quarters of slots all of them take.
+    used_by_all: u64,
+    /// What is known to be free after the merge of the active table, and of the frozen one.
+    replaced: Replaced,
+    frozen_replaced: Replaced,
     /// How many quarters of slots are reserved for branches.
     reserves: BTreeMap<u32, u64>,
     /// Which tasks are under way.
@@ -529,14 +537,14 @@ impl Inner {
     fn tell(&self) {
         let mut state = self.state.borrow_mut();
         state.account(&self.handle.tuning);
-        let (slot, quarter) = (SLOT_BYTES as u64, QUARTER_BYTES as u64);
-        let segment = u64::from(state.segments.slots) * slot;
+        let (segment, quarter) = (state.segment_bytes(), QUARTER_BYTES as u64);
         // What a checkpoint that is under way has removed is not gone before its root is durable.
         let before = if state.checkpointing { self.handle.figures().live } else { 0 };
         let (snapshots, freeing) = state.held_by_snapshots();
         self.handle.set_figures(LogFigures {
             lent: state.segments.total() * segment,
             live: before.max(state.live_quarters() * quarter),
+            needed: state.usage_of_all() * quarter,
             usable: state.may_be_live() * quarter,
             snapshots: snapshots.0,
             freeing: freeing.0,
@@ -550,18 +558,24 @@ impl Inner {
             memory: 0,
             reserved: 0,
         });
-        for (branch, used) in &state.used {
-            self.handle.set_used(*branch, used.quarters * quarter, used.blocks * slot);
-        }
+        let branches: Vec<u32> = state.used.keys().copied().collect();
         drop(state);
+        branches.into_iter().for_each(|branch| self.tell_used(branch));
         self.tell_stays();
+    }
+
+    /// Reports how much all branches take.
+    fn tell_needed(&self) {
+        let needed = self.state.borrow().usage_of_all();
+        self.handle.set_needed(needed * QUARTER_BYTES as u64);
     }
 
     /// Reports how much a branch takes.
     fn tell_used(&self, branch: u32) {
-        let used = self.state.borrow().used.get(&branch).copied().unwrap_or_default();
+        let state = self.state.borrow();
+        let (used, is_bare) = (state.usage_of(branch), state.marks.is_bare(branch));
         let (stored, mapped) = (used.quarters * QUARTER_BYTES as u64, used.blocks * SLOT_BYTES as u64);
-        self.handle.set_used(branch, stored, mapped);
+        self.handle.set_used(branch, (stored, mapped), is_bare);
     }
 
     /// Has checkpoints remove what deleted volumes and snapshots have left, if anything.
@@ -618,6 +632,9 @@ impl Running {
             state_len: 0,
             state_repaired: 0,
             used: BTreeMap::new(),
+            used_by_all: 0,
+            replaced: Replaced::default(),
+            frozen_replaced: Replaced::default(),
             reserves: BTreeMap::new(),
             checkpointing: false,
             cleaning: false,

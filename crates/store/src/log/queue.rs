@@ -96,6 +96,8 @@ pub(super) struct Append {
     /// A task is about to make records.
     pub(super) pumping: bool,
     pub(super) next: u64,
+    /// The newest record of hosts that has entries.
+    pub(super) newest: u64,
     /// Records that are under way.
     pub(super) in_flight: BTreeSet<u64>,
     /// Records that found no space in the file system since the last root: they may be missing after a crash.
@@ -115,6 +117,8 @@ pub(super) struct Append {
     pub(super) saying: bool,
     /// The next record is made for what its head says, even if no request waits.
     pub(super) word: bool,
+    /// A task waits for hosts to leave the log alone, to merge what they have written.
+    pub(super) resting: bool,
 }
 
 impl Append {

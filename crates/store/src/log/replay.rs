@@ -265,7 +265,7 @@ impl Inner {
         segments.free = used.into_iter().filter(|segment| !segments.used.contains_key(segment)).collect();
         for ((era, _), place) in &loaded.leaves {
             let (blocks, quarters) = (u64::from(place.blocks), u64::from(place.quarters));
-            state.used.entry(era.branch).or_default().add(Usage { blocks, quarters });
+            state.add_used(era.branch, Usage { blocks, quarters });
             state.hold(*era, place);
         }
         state.leaves = loaded.leaves;

@@ -49,8 +49,8 @@ pub(super) struct Lent {
 pub struct LogSpace {
     /// The space that the pool has lent to its logs.
     pub lent: u64,
-    /// The blocks of it that volumes need, as far as is known: overwritten blocks count until the map has
-    /// been merged.
+    /// The blocks of it that volumes need. Those that were overwritten count only as long as the log does not
+    /// know that: until the map has been merged at the latest.
     pub live: u64,
     /// The unused part of volumes' reserves, as far as is known.
     pub reserved: u64,
@@ -116,13 +116,13 @@ impl Pool {
             let extents: u64 = entry.zones.values().map(|zone| u64::from(zone.count)).sum();
             let lent = extents * extent;
             let log = state.logs.get(number).map(|log| log.figures()).filter(|log| log.usable > 0);
-            let log = log.unwrap_or(LogFigures { live: lent, ..LogFigures::default() });
+            let log = log.unwrap_or(LogFigures { needed: lent, ..LogFigures::default() });
             space.lent += lent;
-            space.live += log.live;
+            space.live += log.needed;
             space.reserved += log.reserved;
             space.snapshots += log.snapshots;
             space.freeing += log.freeing;
-            rooms.push(log.usable.saturating_sub(log.live + log.reserved));
+            rooms.push(log.usable.saturating_sub(log.needed + log.reserved));
             space.written_by_hosts += log.written_by_hosts;
             space.written_moved += log.written_moved;
             space.written_map += log.written_map;
@@ -413,7 +413,7 @@ impl Inner {
         let quarter = QUARTER_BYTES as u64;
         let held = |space: SpacePolicy| held_for(space.reserved_quarters(slices), stored / quarter) * quarter;
         let figures = log.map(|log| log.figures()).unwrap_or_default();
-        let spare = figures.usable.saturating_sub(figures.live + figures.reserved);
+        let spare = figures.usable.saturating_sub(figures.needed + figures.reserved);
         held(volume.space).saturating_sub(held(before)).saturating_sub(spare)
     }
 

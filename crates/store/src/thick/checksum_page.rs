@@ -11,7 +11,7 @@ use crate::id::VolumeId;
 pub(super) const UNIT: u64 = 4096;
 
 /// Bytes of a page; a block of any disk, as a page of a dirty map.
-pub(super) const PAGE_BYTES: usize = MAP_PAGE_BYTES;
+pub(crate) const PAGE_BYTES: usize = MAP_PAGE_BYTES;
 
 const HEADER_BYTES: usize = 64;
 
@@ -39,7 +39,7 @@ pub(crate) fn checksum_pages(len: u64) -> u64 {
 
 /// What is known of the content of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sum(u32);
+pub(crate) struct Sum(u32);
 
 impl Sum {
     /// The unit is zeros: what a page says that was never written.
@@ -59,25 +59,25 @@ impl Sum {
     }
 }
 
-pub(super) type Sums = Box<[Sum; PAGE_SUMS]>;
+pub(crate) type Sums = Box<[Sum; PAGE_SUMS]>;
 
 /// Those of units that were never written.
-pub(super) fn zeros() -> Sums {
+pub(crate) fn zeros() -> Sums {
     Box::new([Sum::ZEROS; PAGE_SUMS])
 }
 
 /// Which page it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) volume: VolumeId,
+pub(crate) struct Identity {
+    pub(crate) volume: VolumeId,
     /// The number of the slice in its volume.
-    pub(super) slice: u16,
-    pub(super) page: u64,
+    pub(crate) slice: u16,
+    pub(crate) page: u64,
 }
 
 /// What a page on a disk says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(crate) enum Found {
     /// The checksums of what was durable when it was written. Nothing was written since.
     Closed(Sums),
     /// Units may have been written since: it says nothing of any.
@@ -87,7 +87,7 @@ pub(super) enum Found {
 }
 
 /// The page with these checksums, closed, or open.
-pub(super) fn encode(identity: Identity, sums: &Sums, is_closed: bool) -> [u8; PAGE_BYTES] {
+pub(crate) fn encode(identity: Identity, sums: &Sums, is_closed: bool) -> [u8; PAGE_BYTES] {
     let mut bytes = [0; PAGE_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
@@ -104,7 +104,7 @@ pub(super) fn encode(identity: Identity, sums: &Sums, is_closed: bool) -> [u8; P
 }
 
 /// Decodes what should be this page. Takes any bytes.
-pub(super) fn decode(identity: Identity, bytes: &[u8]) -> Found {
+pub(crate) fn decode(identity: Identity, bytes: &[u8]) -> Found {
     if bytes.len() != PAGE_BYTES {
         return Found::Damaged;
     }

@@ -13,7 +13,7 @@
 //! A slice with [checksums] writes whole units of 4096 bytes, as if its disks had such blocks. Every read of
 //! a unit is compared with its checksum; a unit that differs is a bad block of the disk.
 
-mod checksum_page;
+pub(crate) mod checksum_page;
 mod checksums;
 #[cfg(test)]
 mod tests;

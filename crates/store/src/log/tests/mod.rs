@@ -27,6 +27,7 @@ mod basic;
 mod crash;
 mod deleted;
 mod diff;
+mod figures;
 mod full;
 mod leaving;
 mod lost_leaf;
