@@ -331,11 +331,13 @@ async fn stop_and_decide(reconciler: &Rc<Reconciler>, entry: &SnapshotEntry) -> 
 pub(super) async fn complete(reconciler: &Rc<Reconciler>, number: u32, began: Option<Instant>) -> Result<()> {
     let (until, mut pause) = (rt::now() + COMPLETE_WITHIN, AGAIN_AFTER);
     loop {
-        let decided = numbered(reconciler, number);
-        let decided = decided.filter(|(entry, _)| entry.state == SnapshotState::Restoring);
-        let Some((entry, revision)) = decided else { return Ok(()) };
-        let Err(error) = restore_all(reconciler, (&entry, revision), began).await else { return Ok(()) };
-        tracing::debug!(number, %error, "a restore is not complete yet");
+        let known = numbered(reconciler, number).filter(|(entry, _)| entry.is_under_way());
+        let Some((entry, revision)) = known else { return Ok(()) };
+        // Otherwise this node has not followed the record to the decision yet.
+        if entry.state == SnapshotState::Restoring {
+            let Err(error) = restore_all(reconciler, (&entry, revision), began).await else { return Ok(()) };
+            tracing::debug!(number, %error, "a restore is not complete yet");
+        }
         if rt::now() >= until || reconciler.is_stopping() {
             return Err(ControlError::RestoreUnfinished(entry.name));
         }

@@ -1,7 +1,7 @@
 //! Snapshots of sets of volumes: one instant on all copies, and everywhere or nowhere whatever crashes.
 
 mod diffs;
-mod restores;
+pub mod restores;
 mod schedules;
 
 use super::set_back::with_image_of_yesterday;
