@@ -21,6 +21,7 @@ use super::taking::{
     Beginning, HOLD_MAX, KNOWN_WITHIN, PREPARE_DEADLINE, ask_step, check_volume, not_taken, too_slow,
 };
 use super::{SnapshotStatus, in_sync, numbered, volume_entry};
+use crate::canary::{Canary, makes};
 use crate::copies::{
     Restores, SNAPSHOT_CHANGES, SliceCopy, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle,
     SnapshotOf, SnapshotState, SnapshotStep, StandingEntry, VolumeEntry, pool_number, volume_key,
@@ -474,7 +475,7 @@ async fn settle_and_keep(
     for settled in rt::join_all(settle).await {
         settled?;
     }
-    if restore.restores.is_none_or(|restores| restores.discards) {
+    if restore.restores.is_none_or(|restores| restores.discards) || makes(Canary::RestoreUnkept) {
         return Ok(());
     }
     let mark = members.into_iter().map(|(node, volumes)| {
