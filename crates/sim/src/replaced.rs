@@ -1,10 +1,10 @@
 //! Restores in the history of a volume. Each replaces all that the volume holds by what a snapshot has.
 //!
-//! A restore brings back values that were written before. The check of a history needs to know of each read
-//! whether it saw the write or the restore, so what a restore has written gets a *name* of its own, which
-//! has the number of the restore. What a read has found is named by its time. A read after a
-//! restore that finds what the snapshot has there has seen the restore. If it may have come before or after
-//! a restore, and that makes a difference, it says nothing, and is left out.
+//! A restore brings back values that were written before. To check a history, one has to know whether a read
+//! has seen the write or the restore. So what a restore has written has a *name* of its own, with the number
+//! of the restore. What a read has found is named by its time: if it comes after a restore, and finds what
+//! the snapshot has there, it has seen the restore. If it may have come before or after a restore, and the
+//! names differ, it says nothing, and is left out.
 //!
 //! Restores of a volume follow each other: one begins when it is known what has become of the last one.
 
@@ -15,7 +15,7 @@ use rt::sim::linear::{Kind, NEVER, Op, Time};
 /// The bit that marks the name of what a restore has written.
 const RESTORED: u64 = 1 << 63;
 
-/// What is in one sector: its number, and the value.
+/// What sectors hold, by their numbers.
 pub type Sectors = BTreeMap<u64, u64>;
 
 /// A restore that has happened, or may happen.
@@ -23,7 +23,7 @@ struct Replaced {
     /// Its number: unique, and higher than those of earlier restores.
     number: u64,
     call: Time,
-    /// [`NEVER`]: it may or may not happen, or has happened.
+    /// [`NEVER`]: it may happen, or may have happened.
     reply: Time,
     /// What the snapshot has. It is empty elsewhere.
     to: Sectors,

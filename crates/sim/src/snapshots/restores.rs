@@ -7,8 +7,7 @@
 //! snapshot like any other, and what was there directly before.
 //!
 //! The record says whether a restore happens. That must agree with what was answered, and one that was
-//! answered as done must be over. Only one is asked for at a time, so the next one that the record has is that
-//! one.
+//! answered as done must be over. Only one is asked for at a time, so it is known which one the record has.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -46,6 +45,8 @@ pub(super) struct Restores(RefCell<Vec<Restore>>);
 /// A restore that was asked for.
 struct Restore {
     of: Wanted,
+    /// The node that was asked.
+    node: u16,
     call: Time,
     /// When it was asked for, by the world's time.
     asked: Duration,
@@ -119,6 +120,7 @@ impl Snapshots {
         }
         self.0.restores.0.borrow_mut().push(Restore {
             of: wanted,
+            node: index as u16 + 1,
             call,
             asked: cluster.world.now(),
             after: self.0.recorded.borrow().keys().next_back().copied().unwrap_or(0),
@@ -151,6 +153,8 @@ impl Snapshots {
                 | ControlError::RestoreTooSlow { .. }
                 | ControlError::CopyLacksSnapshot { .. }
                 | ControlError::NotInSnapshot { .. }
+                | ControlError::NotFound { .. }
+                | ControlError::SnapshotPreparing(_)
                 | ControlError::NoSnapshotsOfKind(_),
             ) => (Outcome::Refused, "restore refused"),
             Err(_) => (Outcome::Unknown, "restore that may happen"),
@@ -198,20 +202,24 @@ impl Snapshots {
 
     /// What becomes of a restore, and what the record has, or had last, if it was begun.
     fn fate_of(&self, restore: &Restore, now: Duration) -> (Fate, Option<Recorded>) {
+        let number = self.entry(restore.of.snapshot).map(|known| known.entry.number);
+        // A node that has given up an earlier one may have begun it all the same, and that is undone then.
+        let is_it = |known: &Recorded| {
+            known.entry.node == restore.node
+                && known
+                    .restores
+                    .is_some_and(|of| Some(of.snapshot) == number && of.discards == restore.of.discards)
+        };
         let recorded = self.0.recorded.borrow();
-        let mut later = recorded.range(restore.after + 1..).map(|(_, known)| known);
-        let Some((known, of)) = later.find_map(|known| Some((known, known.restores?))) else {
-            let is_refused = restore.answer.is_some_and(|answer| answer != Outcome::Unknown);
-            let is_over = restore.answered.is_some_and(|at| is_refused && now >= at + SEEN_WITHIN);
+        let later = || recorded.range(restore.after + 1..).map(|(_, known)| known);
+        let is_unwanted = |known: &Recorded| known.restored.is_some() && !is_it(known);
+        assert!(!later().any(is_unwanted), "a restore has happened that nobody has asked for: {recorded:?}");
+        let Some(known) = later().find(|known| is_it(known)) else {
+            let is_known = restore.answer.is_some_and(|answer| answer != Outcome::Unknown);
+            let is_over = restore.answered.is_some_and(|at| is_known && now >= at + SEEN_WITHIN);
             let is_given_up = now >= restore.asked + BEGUN_WITHIN;
             return (if is_over || is_given_up { Fate::Undone } else { Fate::Open }, None);
         };
-        let snapshot = self.entry(restore.of.snapshot).map(|known| known.entry.number);
-        assert_eq!(
-            (Some(of.snapshot), of.discards),
-            (snapshot, restore.of.discards),
-            "nobody asked for that"
-        );
         let is_undone = known.is_gone || known.entry.state == SnapshotState::Deleting;
         let fate = match known.restored {
             Some(_) => Fate::Happened,
