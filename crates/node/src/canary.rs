@@ -85,6 +85,12 @@ pub enum Canary {
     SnapshotLate,
     /// A copy confirms that a snapshot is deleted, and keeps it.
     SnapshotLeft,
+    /// A copy says that it is restored, and is not.
+    RestoreSkipped,
+    /// A copy that is restored does not note that copies which are not in sync miss everything.
+    RestoreUnnoted,
+    /// What volumes are before a restore is not kept on their copies.
+    RestoreUnkept,
     /// A node continues alone with a volume whose split-brain policy does not allow it.
     ForkUnasked,
     /// A node continues alone although it had no lease when the other node fell silent.

@@ -8,8 +8,8 @@ use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
 use crate::plan::{
-    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LEAPS_TOO_FAR, LOGS, ROT_IN_LOGS, SNAPSHOTS,
-    TWO_DISKS,
+    ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LEAPS_TOO_FAR, LOGS, RESTORES, ROT_IN_LOGS,
+    SNAPSHOTS, TWO_DISKS,
 };
 use crate::rot::Rot;
 
@@ -47,7 +47,7 @@ impl Canary {
     /// The mistakes that one of the first 250 seeds detects, each with a seed that did.
     ///
     /// The test tries that seed first, and then the others.
-    pub const NOTICED: [(Canary, u64); 34] = [
+    pub const NOTICED: [(Canary, u64); 36] = [
         (Canary::Disks, 91),
         (Canary::DisksBeside, 3),
         (Canary::Node(Mistake::AnswerEarly), 1),
@@ -65,6 +65,8 @@ impl Canary {
         (Canary::Node(Mistake::SnapshotUnheld), 103),
         (Canary::Node(Mistake::SnapshotLate), 103),
         (Canary::Node(Mistake::SnapshotLeft), 103),
+        (Canary::Node(Mistake::RestoreSkipped), 86),
+        (Canary::Node(Mistake::RestoreUnkept), 86),
         (Canary::Store(Flaw::MoveUncopied), 220),
         (Canary::Store(Flaw::MoveUnfollowed), 66),
         (Canary::Store(Flaw::RootWithoutFlush), 21),
@@ -88,7 +90,7 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 47] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 48] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 20),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 7),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 28),
@@ -135,6 +137,7 @@ impl Canary {
         (CONVERSIONS, Canary::Store(Flaw::ConvertOnce), 2),
         (ROT_IN_LOGS, Canary::Store(Flaw::StateOnce), 21),
         (SNAPSHOTS, Canary::Node(Mistake::SnapshotUnheld), 103),
+        (RESTORES, Canary::Node(Mistake::RestoreSkipped), 86),
         (LOGS, Canary::Store(Flaw::RecordCached), 8),
     ];
 
@@ -161,7 +164,8 @@ impl Canary {
             InstallElsewhere InstallUnexpected InstallUnnamed TakeOlder NotStored LockHere FaultIgnored
             ReadHere BadLeft FetchOnce MergeFails RestUnasked FullIsBroken RoomUnasked AgeByStep TrustSetBack
             StartUnnumbered HangUnseen ForkUnled ForkUnwritten ForkFollowsRecord ForkLends GoOnUnheard
-            RotUnseen RefusedForGood SnapshotUnheld SnapshotLate SnapshotLeft;
+            RotUnseen RefusedForGood SnapshotUnheld SnapshotLate SnapshotLeft RestoreSkipped RestoreUnnoted
+            RestoreUnkept;
         Store(Flaw): PartUnlocked MoveUnheld MoveUncopied MoveUnfollowed RootWithoutFlush FreeBeforeRoot
             TakeWithoutChecksum MoveWithoutLooking MoveLate RecordCached RotReturned RotDropped HoleIgnored
             StateOnce RootOnce ReserveToHosts ConvertOnce ConvertUnheld EqualOnce;

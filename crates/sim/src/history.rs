@@ -10,6 +10,7 @@ use rt::sim::linear::{self, Kind, Moments, NEVER, Op, Time, Violation};
 
 use crate::exchanges::{self, Unexchangeable};
 use crate::layout::SECTOR;
+use crate::replaced::{AllReplaced, Sectors, shown};
 
 /// The value of a sector before the first write.
 const EMPTY: u64 = 0;
@@ -29,11 +30,13 @@ struct Inner {
     sectors: RefCell<BTreeMap<u64, Vec<Op>>>,
     /// For each new value of a COMPARE AND WRITE, the old value that it replaces.
     exchanged: RefCell<BTreeMap<u64, u64>>,
+    /// The restores of the volume.
+    replaced: RefCell<AllReplaced>,
 }
 
 fn line(Op { kind, value, call, reply }: &Op) -> String {
     let reply = if *reply == NEVER { "never".to_owned() } else { reply.to_string() };
-    format!("{kind:?} {value}: {call}..{reply}\n")
+    format!("{kind:?} {}: {call}..{reply}\n", shown(*value))
 }
 
 /// A write that has begun: its entries in the history, by sector.
@@ -49,8 +52,8 @@ impl History {
 
     fn new(size: BlockSize, volume: usize, time: Rc<Cell<Time>>) -> History {
         let values = Cell::new((volume as u64) << VALUE_BITS);
-        let (sectors, exchanged) = (RefCell::default(), RefCell::default());
-        History(Rc::new(Inner { size, time, values, sectors, exchanged }))
+        let (sectors, exchanged, replaced) = (RefCell::default(), RefCell::default(), RefCell::default());
+        History(Rc::new(Inner { size, time, values, sectors, exchanged, replaced }))
     }
 
     /// A moment after all earlier moments.
@@ -124,13 +127,60 @@ impl History {
         }
     }
 
-    /// When a read of the sector that takes no time could have found this value.
+    /// Notes that the volume may be restored to what a snapshot has from now on: each sector of the history
+    /// gets the value that `to` has for it, and is empty otherwise. `number` is higher than that of the last
+    /// restore.
+    pub fn begin_restore(&self, number: u64, call: Time, to: Sectors) {
+        self.0.replaced.borrow_mut().begin(number, call, to);
+    }
+
+    /// Notes that a restore had happened by then; `None`: it never will.
+    pub fn end_restore(&self, number: u64, reply: Option<Time>) {
+        let mut replaced = self.0.replaced.borrow_mut();
+        match reply {
+            Some(reply) => replaced.end(number, reply),
+            None => replaced.cancel(number),
+        }
+    }
+
+    /// Notes what the volume was directly before a restore, as far as that is known.
+    pub fn keep(&self, number: u64, kept: Sectors) {
+        self.0.replaced.borrow_mut().keep(number, kept);
+    }
+
+    /// Whether the volume may have been restored since then.
+    pub fn is_restored_since(&self, time: Time) -> bool {
+        self.0.replaced.borrow().is_restored_since(time)
+    }
+
+    /// Whether the volume was restored after the first of these times, and before the second one.
+    pub fn is_restored_between(&self, after: Time, before: Time) -> bool {
+        self.0.replaced.borrow().is_restored_between(after, before)
+    }
+
+    /// What restores since then may have brought back to a sector.
+    pub fn brought_back(&self, sector: u64, since: Time) -> Vec<u64> {
+        self.0.replaced.borrow().brought_back(sector, since, EMPTY)
+    }
+
+    /// The operations on a sector, with restores among them ([`crate::replaced`]).
+    fn ops(&self, sector: u64) -> Vec<Op> {
+        let (sectors, replaced) = (self.0.sectors.borrow(), self.0.replaced.borrow());
+        let ops = sectors.get(&sector).map_or(&[][..], Vec::as_slice);
+        match replaced.is_empty() {
+            true => ops.to_vec(),
+            false => replaced.named(sector, ops, EMPTY),
+        }
+    }
+
+    /// When a read of the sector that takes no time could have found this value: at one of the moments of any
+    /// of these. There are several if restores have brought the value back.
     ///
     /// # Errors
     /// It was never written, or what was seen of the sector is impossible.
-    pub fn moments(&self, sector: u64, value: u64) -> Result<Moments, Violation> {
-        let sectors = self.0.sectors.borrow();
-        linear::moments(EMPTY, sectors.get(&sector).map_or(&[][..], Vec::as_slice), value)
+    pub fn moments(&self, sector: u64, value: u64) -> Result<Vec<Moments>, Violation> {
+        let (ops, names) = (self.ops(sector), self.0.replaced.borrow().names(sector, value, EMPTY));
+        names.into_iter().map(|name| linear::moments(EMPTY, &ops, name)).collect()
     }
 
     /// Notes that the sector held this value at one of these moments.
@@ -157,40 +207,53 @@ impl History {
     /// Checks that what was seen of each sector is possible (A1), and that each exchange was atomic (A11).
     pub fn check(&self) -> Result<(), (u64, Unexchangeable)> {
         let (sectors, exchanged) = (self.0.sectors.borrow(), self.0.exchanged.borrow());
+        let replaced = self.0.replaced.borrow();
         let mut each = sectors.iter();
         each.try_for_each(|(sector, ops)| {
-            exchanges::check(EMPTY, ops, &exchanged).map_err(|violation| (*sector, violation))
+            let checked = match replaced.is_empty() {
+                true => exchanges::check(EMPTY, ops, &exchanged),
+                false => {
+                    let exchanged = replaced.exchanged(*sector, ops, &exchanged, EMPTY);
+                    exchanges::check(EMPTY, &replaced.named(*sector, ops, EMPTY), &exchanged)
+                }
+            };
+            checked.map_err(|violation| (*sector, violation))
         })
     }
 
     /// Checks that a read that finds `value` in a sector now would be possible.
     pub fn check_found(&self, sector: u64, value: u64) -> Result<(), Violation> {
         let now = self.tick();
-        let mut ops = self.0.sectors.borrow().get(&sector).cloned().unwrap_or_default();
-        ops.push(Op { kind: Kind::Read, value, call: now, reply: now });
-        linear::check(EMPTY, &ops)
+        let (ops, names) = (self.ops(sector), self.0.replaced.borrow().names(sector, value, EMPTY));
+        let mut result = Ok(());
+        for value in names {
+            let read = Op { kind: Kind::Read, value, call: now, reply: now };
+            result = linear::check(EMPTY, &[&ops[..], &[read]].concat());
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
     }
 
     /// Whether a write to one of the sectors may have taken effect since then.
     pub fn is_written_since(&self, sectors: Range<u64>, time: Time) -> bool {
         let all = self.0.sectors.borrow();
         let mut ops = all.range(sectors).flat_map(|(_, ops)| ops);
-        ops.any(|op| op.kind == Kind::Write && op.reply >= time)
+        ops.any(|op| op.kind == Kind::Write && op.reply >= time) || self.is_restored_since(time)
     }
 
     /// The latest operations on a sector, one per line, as text.
     pub fn tail(&self, sector: u64) -> String {
         const SHOWN: usize = 40;
-        let sectors = self.0.sectors.borrow();
-        let ops = sectors.get(&sector).map_or(&[][..], Vec::as_slice);
+        let ops = self.ops(sector);
         let shown = ops.iter().rev().take(SHOWN).rev();
         shown.map(line).collect()
     }
 
     /// The operations on a sector while any of these values was written or read, as [`History::tail`].
     pub fn around(&self, sector: u64, values: &[u64]) -> String {
-        let sectors = self.0.sectors.borrow();
-        let ops = sectors.get(&sector).map_or(&[][..], Vec::as_slice);
+        let ops = self.ops(sector);
         let of_values = |op: &&Op| values.contains(&op.value);
         let from = ops.iter().filter(of_values).map(|op| op.call).min().unwrap_or(0);
         let ended = |op: &Op| if op.reply == NEVER { op.call } else { op.reply };

@@ -338,7 +338,8 @@ impl<'a> Inside<'a> {
         }
         let known = both(x, y).filter(|(_, at_x, at_y)| !at_x.lost && !at_y.lost);
         for (both, (sector, in_x, in_y)) in known.filter_map(|both| Some((both, with_bytes(both)?))) {
-            if in_x == in_y {
+            // During a restore copies differ: each notes what the others miss before hosts continue.
+            if in_x == in_y || self.cluster.entry_of(&self.cluster.volumes[x.volume]).restoring.is_some() {
                 continue;
             }
             let (_, at_x, at_y) = both;

@@ -82,11 +82,16 @@ pub const FENCED: u64 = 8;
 
 /// The blocks that only this host uses.
 pub fn own(host: u64) -> Range<u64> {
-    10 + host * 8..18 + host * 8
+    OWN.start + host * OWN_BLOCKS..OWN.start + (host + 1) * OWN_BLOCKS
 }
+
+/// Number of blocks that only one host uses.
+const OWN_BLOCKS: u64 = 8;
 
 /// Number of hosts with blocks of their own, at most.
 pub const OWNERS_MAX: u64 = 2;
 
-const _: () =
-    assert!(10 + OWNERS_MAX * 8 <= 32, "with blocks of 4096 bytes they are in two regions of 64 KiB");
+/// The blocks of all of these.
+pub const OWN: Range<u64> = 10..10 + OWNERS_MAX * OWN_BLOCKS;
+
+const _: () = assert!(OWN.end <= 32, "with blocks of 4096 bytes they are in two regions of 64 KiB");

@@ -17,6 +17,7 @@
 //! | A13 when faults end, all copies come in sync; then copies are equal and dirty maps are empty | `run` |
 //! | A14 no split brain occurs, and a copy that continues alone is in sync according to the record | [`onlooker`], [`inside`] |
 //! | A15 a snapshot is one instant of all of its volumes, the same on all copies and forever; it is there if it was taken, and not if it was refused or deleted | [`snapshots`], [`onlooker`] |
+//! | A16 a restore replaces all that its volumes hold by what the snapshot has, at one instant and on all copies, or nothing; it has happened if it was confirmed, and not if it was refused; what was there directly before is a snapshot, unless it is discarded | [`snapshots`], [`onlooker`], [`history`] |
 //!
 //! In half of the seeds the nodes keep the cluster's record themselves, by Raft. In the others it is the
 //! simulator's own (`cluster::memory`): a node reaches it when, on the same network, it would reach a quorum
@@ -36,6 +37,7 @@ pub mod media;
 pub mod onlooker;
 pub mod plan;
 pub mod record;
+pub mod replaced;
 mod rot;
 mod run;
 pub mod snapshots;

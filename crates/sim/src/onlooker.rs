@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use cluster::Event;
 use node::copies::{
-    CopyEntry, FORK_EPOCHS, Leaves, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry, SnapshotState, StandingEntry,
-    VolumeEntry, split_key,
+    CopyEntry, FORK_EPOCHS, Leaves, Restores, SNAPSHOT_CHANGES, SNAPSHOTS, SnapshotEntry, SnapshotState,
+    StandingEntry, VolumeEntry, split_key,
 };
 use rt::CoreId;
 use rt::sim::linear::Time;
@@ -26,8 +26,12 @@ pub type Epochs = Rc<RefCell<BTreeMap<u64, VolumeEntry>>>;
 pub struct Recorded {
     /// Its entry.
     pub entry: SnapshotEntry,
+    /// The restore for which it was begun: it keeps what the volumes were before.
+    pub restores: Option<Restores>,
     /// When it was seen to exist first, by the clock of the histories.
     pub completed: Option<Time>,
+    /// When that restore was seen to be complete.
+    pub restored: Option<Time>,
     /// The record does not have it any more.
     pub is_gone: bool,
 }
@@ -73,7 +77,7 @@ pub fn follow_snapshots(cluster: &Cluster, clock: &History, counts: &Counts) -> 
 }
 
 /// Checks a change of a snapshot: what was refused or deleted never comes back, and nothing that exists goes
-/// before it is being deleted.
+/// before it is being deleted. A restore that is decided is not undone, and keeps what the volumes were.
 fn look_at_snapshot(
     number: u32,
     now: Option<SnapshotEntry>,
@@ -86,23 +90,30 @@ fn look_at_snapshot(
     let Some(known) = seen.get_mut(&number) else {
         let entry = now.expect("a snapshot is gone that nobody has begun");
         assert!(number > newest && entry.state == Preparing, "that is no new snapshot: {entry:?}");
-        seen.insert(number, Recorded { entry, completed: None, is_gone: false });
+        let restores = entry.restores;
+        seen.insert(number, Recorded { entry, restores, completed: None, restored: None, is_gone: false });
         return;
     };
     assert!(!known.is_gone, "a snapshot is back: {now:?}");
     let (before, state) = (known.entry.state, now.as_ref().map(|entry| entry.state));
+    let discards = known.restores.is_some_and(|restores| restores.discards);
     let is_possible = match before {
-        Preparing => true,
-        // It is gone if what the volumes were is discarded.
-        Restoring => matches!(state, Some(Restoring | Complete) | None),
+        Preparing if known.restores.is_some() => state != Some(Complete),
+        Preparing => state != Some(Restoring),
+        // What the volumes were is kept, unless it is discarded.
+        Restoring if discards => matches!(state, Some(Restoring) | None),
+        Restoring => matches!(state, Some(Restoring | Complete)),
         Complete => matches!(state, Some(Complete | Deleting)),
         Deleting => matches!(state, Some(Deleting) | None),
     };
     assert!(is_possible, "a snapshot goes from {:?} to {now:?}", known.entry);
     if before == Preparing && matches!(state, Some(Deleting) | None) {
-        counts.count("snapshot undone");
+        counts.count(if known.restores.is_some() { "restore undone" } else { "snapshot undone" });
     }
     known.completed = known.completed.or((state == Some(Complete)).then_some(time));
+    if before == Restoring && state != Some(Restoring) {
+        known.restored = Some(time);
+    }
     match now {
         Some(entry) => known.entry = entry,
         None => known.is_gone = true,

@@ -36,11 +36,14 @@ pub const ROT_IN_LOGS: &str = "rot in logs";
 /// Its name for snapshots that are taken and deleted.
 pub const SNAPSHOTS: &str = "snapshots";
 
+/// Its name for volumes that are restored to snapshots.
+pub const RESTORES: &str = "restores";
+
 /// Its name for log volumes: without them, all are thick, and stay so.
 pub const LOGS: &str = "logs";
 
 /// The parts of a plan, besides faults, that can be left out ([`Plan::without`]).
-pub const PARTS: [&str; 12] = [
+pub const PARTS: [&str; 13] = [
     LARGE_DISK_BLOCKS,
     TWO_DISKS,
     Rot::Decay.name(),
@@ -52,6 +55,7 @@ pub const PARTS: [&str; 12] = [
     CONVERSIONS,
     ROT_IN_LOGS,
     SNAPSHOTS,
+    RESTORES,
     LOGS,
 ];
 
@@ -106,6 +110,8 @@ pub struct Plan {
     pub rots: bool,
     /// Now and then a snapshot of a volume, or of all volumes, is taken, read or deleted.
     pub snapshots: bool,
+    /// Now and then volumes are restored to a snapshot.
+    pub restores: bool,
     /// What hosts do.
     pub load: Load,
     /// The types of reservations by which hosts are fenced off.
@@ -218,6 +224,7 @@ impl Plan {
             converts,
             rots,
             snapshots,
+            restores: draw_restores(seed, snapshots),
             load,
             reservations: draw_reservations(seed),
             harms,
@@ -247,11 +254,12 @@ impl Plan {
             FULL_POOLS => plan.fills = false,
             CONVERSIONS => plan.converts = false,
             ROT_IN_LOGS => plan.rots = false,
-            SNAPSHOTS => plan.snapshots = false,
+            SNAPSHOTS => (plan.snapshots, plan.restores) = (false, false),
+            RESTORES => plan.restores = false,
             // Then there is no log volume whose pool could be full, and no volume becomes one.
             LOGS => {
                 (plan.logs, plan.fills, plan.converts) = ([false; 2], false, false);
-                (plan.rots, plan.snapshots) = (false, false);
+                (plan.rots, plan.snapshots, plan.restores) = (false, false, false);
             }
             // Each becomes the type that only registrants pass, so that their number stays the same.
             ALL_REGISTRANTS => plan.reservations.iter_mut().for_each(|kind| *kind = registrants_only(*kind)),
@@ -275,6 +283,7 @@ impl Plan {
             || part == CONVERSIONS && self.converts
             || part == ROT_IN_LOGS && self.rots
             || part == SNAPSHOTS && self.snapshots
+            || part == RESTORES && self.restores
             || part == LOGS && (self.logs[0] || self.logs[1] && self.beside.is_some())
             || part == ALL_REGISTRANTS && self.fences_by_all_registrants()
     }
@@ -433,6 +442,13 @@ fn draw_snapshots(seed: u64, forks: bool, rots: bool) -> bool {
     has_logs(seed) && !forks && !rots && part_of(seed, "snapshots of sets").one_in(3)
 }
 
+/// Draws whether volumes are restored, in plans with snapshots.
+///
+/// After that, a copy that was away needs a full resync. Plans without restores check that there is none.
+fn draw_restores(seed: u64, snapshots: bool) -> bool {
+    snapshots && part_of(seed, "restoring").one_in(2)
+}
+
 /// Random numbers for one part of a plan, independent of what is drawn for other parts.
 fn part_of(seed: u64, part: &str) -> Rng {
     // FNV-1a.
@@ -474,6 +490,9 @@ impl fmt::Display for Plan {
         if self.snapshots {
             writeln!(f, "  snapshots are taken and deleted")?;
         }
+        if self.restores {
+            writeln!(f, "  volumes are restored")?;
+        }
         if self.checksums {
             writeln!(f, "  thick volumes have checksums")?;
         }
@@ -502,6 +521,19 @@ mod tests {
         let plans: Vec<Plan> = (0..400).map(Plan::from_seed).filter(|plan| plan.snapshots).collect();
         assert!(plans.iter().any(|plan| plan.beside.is_some() && plan.logs == [true; 2]));
         assert!(plans.iter().all(|plan| plan.has(LOGS) && !plan.forks && !plan.rots));
+    }
+
+    #[test]
+    fn only_some_plans_with_snapshots_have_restores() {
+        let plans: Vec<Plan> = (0..200).map(Plan::from_seed).collect();
+        assert!(plans.iter().all(|plan| plan.snapshots || !plan.restores));
+        for restores in [false, true] {
+            let has = |plan: &&Plan| plan.snapshots && plan.restores == restores;
+            assert!(plans.iter().filter(has).count() >= 5);
+        }
+        let with = plans.iter().filter(|plan| plan.restores);
+        assert!(with.clone().any(|plan| !plan.harms_logs()) && with.clone().any(|plan| plan.nodes == 3));
+        assert!(!with.map(|plan| plan.without(SNAPSHOTS)).any(|plan| plan.has(RESTORES)));
     }
 
     /// A disk cannot leave a pool with a log, nor can one of two be set back alone: these faults know only

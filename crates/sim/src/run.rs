@@ -79,7 +79,7 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     let inside = Inside::new(&cluster, &media, epochs.iter().map(Rc::clone).collect(), plan, &counts);
     let mut harms = Harms::new(&cluster, &histories, &inside, plan, &hosts, &counts, &hurry);
     harms.make(canary);
-    harms.snapshots = plan.snapshots.then(|| Snapshots::new(&cluster, &histories, &counts));
+    harms.snapshots = plan.snapshots.then(|| Snapshots::new(&cluster, plan, &histories, &counts));
     disturb(plan, &mut harms);
     harms.end();
     cluster.world.set_net_profile(NetProfile::default());
@@ -88,7 +88,9 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
         harms.see_conversions_end();
         come_in_sync(plan, &mut harms);
     }
-    harms.see_snapshot_taken();
+    if let Some(at) = harms.see_snapshot_taken() {
+        harms.see_restored(at);
+    }
     // Hosts are killed, not stopped: some of them wait for half a minute because a lost command may still
     // take effect.
     hosts.iter().for_each(|host| cluster.world.kill(*host));
@@ -164,6 +166,7 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
     let mut converts = plan.converts.then(|| Rng::new(plan.seed ^ 0xc0f7));
     let mut rots = plan.rots.then(|| Rng::new(plan.seed ^ 0x4075));
     let mut snapshots = plan.snapshots.then(|| Rng::new(plan.seed ^ 0x54a9));
+    let mut restores = plan.restores.then(|| Rng::new(plan.seed ^ 0x4e57));
     let total: u64 = plan.harms.iter().map(|(_, weight)| weight).sum();
     for _ in 0..plan.times {
         if harms.cluster.world.event_count() > EVENTS_MAX {
@@ -184,6 +187,9 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
         if let Some(rng) = &mut snapshots {
             harms.manage_snapshots(rng);
         }
+        if let Some(rng) = &mut restores {
+            harms.restore_volumes(rng);
+        }
         // A fault that is impossible at the moment leaves its turn to another one.
         for _ in 0..DRAWS_MAX {
             let mut at = rng.below(total);
@@ -201,9 +207,9 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
 }
 
 /// After a power loss, a resync copies only what was written lately, never everything, and needs no
-/// administrator (A5, C5).
+/// administrator (A5, C5). A copy that was not in sync when its volume was restored misses everything.
 fn check_no_full_sync(plan: &Plan, cluster: &Cluster) {
-    if plan.costs_full_copies() {
+    if plan.costs_full_copies() || plan.restores {
         return;
     }
     for index in (0..cluster.servers.len()).filter(|index| cluster.is_started(*index)).collect::<Vec<_>>() {

@@ -86,6 +86,12 @@ const LINK_PORT: u16 = 3270;
 /// The cluster of all nodes.
 const CLUSTER: &str = "0123456789abcdef0123456789abcdef";
 
+/// A calendar of all nodes that begins when volumes are created, and runs this many times as fast as time
+/// does.
+fn calendar(times: u64) -> u64 {
+    CREATED + rt::time_of_day().saturating_sub(rt::sim::CALENDAR_START).as_secs() * times
+}
+
 /// Servers that share a cluster's record.
 struct Cluster {
     world: World,

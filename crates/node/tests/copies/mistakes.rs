@@ -15,6 +15,7 @@ use super::reservations::{
     decided_beside_another, decided_on_both_sides_of_a_promotion, left_by_a_lost_node, lost_and_back,
 };
 use super::snapshots::one_instant;
+use super::snapshots::restores::away_while_restored;
 use super::syncs::hanging_disk;
 
 /// Number of seeds within which a mistake must be detected.
@@ -48,6 +49,11 @@ fn a_part_that_speaks_for_its_copy_is_noticed() {
 #[test]
 fn a_snapshot_for_which_hosts_are_not_held_is_noticed() {
     assert_noticed(Canary::SnapshotUnheld, one_instant);
+}
+
+#[test]
+fn a_restore_that_does_not_note_who_is_away_is_noticed() {
+    assert_noticed(Canary::RestoreUnnoted, away_while_restored);
 }
 
 #[test]

@@ -234,7 +234,7 @@ thread_local! {
     static LEAP: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Stands still but for its leap: the nodes' clocks begin at different times.
+/// Stands still but for its leap.
 fn leaping_calendar() -> u64 {
     CREATED + LEAP.get()
 }

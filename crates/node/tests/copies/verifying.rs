@@ -155,7 +155,7 @@ fn a_node_that_is_lost_meanwhile_is_not_called_equal() {
 /// Ten minutes of the calendar per second, from the creation of volumes: an hourly comparison is due every
 /// six seconds, and nodes check every twenty.
 fn hurried_calendar() -> u64 {
-    CREATED + rt::now().since(base::Instant(0)).as_secs() * 600
+    calendar(600)
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

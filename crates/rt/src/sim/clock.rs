@@ -1,7 +1,10 @@
 //! Time: one true time for the world, and a clock for each node that is wrong in its own way.
+//!
+//! The time of day is the same on all nodes until clocks drift, stop or leap, or somebody sets it.
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::Instant;
 
@@ -23,6 +26,9 @@ impl WorldTime {
     }
 }
 
+/// The time of day when a world begins, since 1970: 1970-01-12 13:46:40 UTC.
+pub const CALENDAR_START: Duration = Duration::from_secs(1_000_000);
+
 /// How far a clock may be off its rate, in parts per million. Crystals stay within 100; a bad virtual machine
 /// does not.
 pub const DRIFT_PPM_MAX: i32 = 200_000;
@@ -35,14 +41,16 @@ pub(super) struct NodeClock {
     drift_ppm: Cell<i32>,
     /// The true time since which it is stopped.
     stopped: Cell<Option<u64>>,
-    /// By how many nanoseconds the time of day is ahead of this clock, because someone set it.
+    /// By how many nanoseconds the time of day is ahead of this clock.
     ahead: Cell<i128>,
 }
 
 impl NodeClock {
+    /// A clock that shows this. Its time of day is right.
     pub(super) fn new(time: WorldTime, shows: u64) -> NodeClock {
         let since = Cell::new((time.now(), shows));
-        NodeClock { time, since, drift_ppm: Cell::new(0), stopped: Cell::new(None), ahead: Cell::new(0) }
+        let ahead = CALENDAR_START.as_nanos() as i128 + i128::from(time.now()) - i128::from(shows);
+        NodeClock { time, since, drift_ppm: Cell::new(0), stopped: Cell::new(None), ahead: Cell::new(ahead) }
     }
 
     /// Stops the clock, and the time of day with it.
@@ -77,9 +85,10 @@ impl NodeClock {
         self.drift_ppm.set(ppm);
     }
 
-    /// Starts the clock again with its machine.
+    /// Starts the clock again with its machine. The time of day has continued while that had no power.
     pub(super) fn restart(&self, shows: u64) {
-        self.stopped.set(None);
+        self.go_on(true);
+        self.set_time_of_day_by(i128::from(self.now().0) - i128::from(shows));
         self.since.set((self.time.now(), shows));
     }
 
@@ -119,6 +128,11 @@ impl Clock for NodeClock {
 mod tests {
     use super::*;
 
+    /// The time of day at this many nanoseconds after the beginning of the world.
+    fn day(nanos: u64) -> u64 {
+        CALENDAR_START.as_nanos() as u64 + nanos
+    }
+
     #[test]
     fn a_deadline_is_reached_at_its_true_time_and_not_before() {
         for ppm in [-200_000, -37, 0, 1, 100, 200_000] {
@@ -142,15 +156,15 @@ mod tests {
         time.advance_to(5_000);
         clock.stop();
         time.advance_to(9_000);
-        assert_eq!((clock.now(), clock.wall()), (Instant(6_000), 6_000));
+        assert_eq!((clock.now(), clock.wall()), (Instant(6_000), day(5_000)));
         clock.go_on(false);
         assert_eq!(clock.true_time_of(Instant(6_500)), 9_500);
         time.advance_to(10_000);
-        assert_eq!((clock.now(), clock.wall()), (Instant(7_000), 7_000));
+        assert_eq!((clock.now(), clock.wall()), (Instant(7_000), day(6_000)));
         clock.stop();
         time.advance_to(12_000);
         clock.go_on(true);
-        assert_eq!((clock.now(), clock.wall()), (Instant(7_000), 9_000));
+        assert_eq!((clock.now(), clock.wall()), (Instant(7_000), day(8_000)));
     }
 
     #[test]
@@ -159,13 +173,32 @@ mod tests {
         let clock = NodeClock::new(time.clone(), 1_000);
         time.advance_to(500);
         clock.leap(10_000);
-        assert_eq!((clock.now(), clock.wall()), (Instant(11_500), 11_500));
+        assert_eq!((clock.now(), clock.wall()), (Instant(11_500), day(10_500)));
         assert_eq!(clock.true_time_of(Instant(11_600)), 600);
         clock.set_time_of_day_by(-1_000);
         time.advance_to(600);
-        assert_eq!((clock.now(), clock.wall()), (Instant(11_600), 10_600));
-        clock.set_time_of_day_by(-100_000);
+        assert_eq!((clock.now(), clock.wall()), (Instant(11_600), day(9_600)));
+        clock.set_time_of_day_by(-i128::from(day(100_000)));
         assert_eq!(clock.wall(), 0, "there is nothing before 1970");
+    }
+
+    #[test]
+    fn all_clocks_have_one_time_of_day_whatever_they_show_and_whenever_they_start() {
+        let time = WorldTime::default();
+        let first = NodeClock::new(time.clone(), 123_456);
+        time.advance_to(5_000);
+        let second = NodeClock::new(time.clone(), 7);
+        assert_eq!((first.wall(), second.wall()), (day(5_000), day(5_000)));
+        time.advance_to(6_000);
+        first.restart(99);
+        second.stop();
+        time.advance_to(8_000);
+        second.restart(1_000_000);
+        assert_eq!((first.now(), second.now()), (Instant(2_099), Instant(1_000_000)));
+        assert_eq!((first.wall(), second.wall()), (day(8_000), day(8_000)));
+        first.set_time_of_day_by(-50);
+        first.restart(4);
+        assert_eq!(first.wall(), day(7_950), "what was set stays");
     }
 
     #[test]

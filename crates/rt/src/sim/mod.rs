@@ -40,7 +40,7 @@ mod tests;
 mod universe;
 mod world;
 
-pub use clock::DRIFT_PPM_MAX;
+pub use clock::{CALENDAR_START, DRIFT_PPM_MAX};
 pub use crash::{Cut, Subsets, for_each_cut};
 pub use disk::{Astray, Disk, DiskFaults, DiskLatency, SECTOR, SharedDisk};
 pub use fault::{Fault, FaultCounts};

@@ -22,6 +22,7 @@ mod power;
 mod process;
 mod record;
 mod relocation;
+mod restores;
 mod set_back;
 mod snapshots;
 mod stutter;

@@ -68,13 +68,13 @@ impl<'a> Harms<'a> {
     }
 
     /// Sees that a snapshot of all log volumes can be taken, under load and without faults, in a plan with
-    /// snapshots.
+    /// snapshots. Returns which it is; `None`: there is nothing to take one of.
     ///
     /// # Panics
     /// If that takes too long.
-    pub fn see_snapshot_taken(&self) {
+    pub fn see_snapshot_taken(&self) -> Option<usize> {
         let (cluster, logs) = (self.cluster, self.log_volumes());
-        let Some(snapshots) = self.snapshots.as_ref().filter(|_| !logs.is_empty()) else { return };
+        let snapshots = self.snapshots.as_ref().filter(|_| !logs.is_empty())?;
         let until = cluster.world.now() + TAKEN_WITHIN;
         for index in (0..cluster.servers.len()).cycle() {
             let at = snapshots.take(cluster, index, &logs);
@@ -84,9 +84,10 @@ impl<'a> Harms<'a> {
                 self.inside.run_for(LOOK_EVERY);
             }
             if snapshots.is_taken(at) == Some(true) {
-                return;
+                return Some(at);
             }
         }
+        None
     }
 
     /// Deletes what only a node's copy has of snapshots, as an administrator must before a copy is removed

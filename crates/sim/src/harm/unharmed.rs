@@ -40,7 +40,7 @@ impl Harms<'_> {
     /// Whether there are no faults.
     ///
     /// All nodes run, reach each other and the record, have working disks, are in sync, have no lost blocks,
-    /// and serve.
+    /// and serve; and no volume is being restored.
     pub(super) fn is_calm(&self) -> bool {
         let cluster = self.cluster;
         let all = || 0..cluster.servers.len();
@@ -52,6 +52,7 @@ impl Harms<'_> {
             && !self.has_hung()
             && self.gone.is_empty()
             && self.left.is_empty()
+            && !self.is_restoring()
             && all().all(|index| {
                 cluster.is_started(index)
                     && cluster.has_all(index)

@@ -11,6 +11,7 @@ use std::time::Duration;
 use base::{BlockCount, Lba, Rng};
 use initiator::command::{PersistentReserveOut, ReservationType, ServiceAction};
 use initiator::{Error, Session};
+use rt::sim::linear::Time;
 
 use super::hot::attended;
 use super::rights::{Access, Fence, KINDS, Registration, Rights, is_shared, lets_read};
@@ -190,7 +191,8 @@ impl Fencer<'_> {
         reserve(&session, self.out(ServiceAction::PreemptAndAbort, WRITERS)).await?;
         let fence = Fence { kind, asked, answered: common.history.tick() };
         rights.set_fence(Some(fence));
-        let mut before: Option<Vec<Option<u64>>> = None;
+        // What the block held, and when the read of that began.
+        let mut before: Option<(Time, Vec<Option<u64>>)> = None;
         let mut session = Some(session);
         let hurried = common.hurries();
         for look in 0..LOOKS[rng.below(LOOKS.len() as u64) as usize] {
@@ -199,6 +201,7 @@ impl Fencer<'_> {
                 break;
             }
             rt::sleep(Duration::from_millis(rng.below(50))).await;
+            let call = common.history.tick();
             let found = match &session {
                 Some(session) => read(common, session).await.ok(),
                 None => None,
@@ -209,7 +212,12 @@ impl Fencer<'_> {
                 session = self.log_in_again(common.portals[index]).await.ok();
                 continue;
             };
-            let before = before.replace(found.clone()).unwrap_or_else(|| found.clone());
+            let now = (call, found.clone());
+            let (since, before) = before.replace(now.clone()).unwrap_or(now);
+            // A restore brings back what was written before the fencing.
+            if common.history.is_restored_since(since) {
+                continue;
+            }
             for (_, value) in before.iter().zip(&found).filter(|(before, found)| before != found) {
                 rights.check_written(fence, value.expect("a sector is written as a whole"));
             }

@@ -1,7 +1,8 @@
 //! A host that has blocks of its own and uses all nodes at once.
 //!
 //! It sends writes, UNMAP, WRITE SAME of zeros, and flushes; then it reads. Once a command has been answered,
-//! no earlier one takes effect any more (`docs/why/multipath.md`), through whichever node it was sent (A12).
+//! no earlier one takes effect any more (`docs/why/multipath.md`), through whichever node it was sent (A12). A
+//! restore of the volume brings back what the snapshot has of these blocks.
 
 use std::ops::Range;
 
@@ -9,6 +10,7 @@ use base::{BlockCount, Chain, Lba, LbaRange, Rng};
 use initiator::command::WriteSame;
 use initiator::multipath::{EffectKnown, Failure};
 use initiator::{Multipath, MultipathOptions, Search, UnitSelector};
+use rt::sim::linear::Time;
 
 use super::{Common, LOG_IN_AGAIN};
 use crate::cluster::{TARGET, named};
@@ -23,6 +25,8 @@ const BLOCKS_MAX: u64 = 3;
 /// `certain` is the value of the latest answered command; the others may still replace it.
 struct Block {
     certain: u64,
+    /// When the command began that has written or read `certain`, and when it was answered.
+    known: (Time, Time),
     /// Commands that may have taken effect.
     perhaps: Vec<u64>,
     /// Commands that may take effect after any later write: their node could not be reached.
@@ -36,8 +40,8 @@ pub(super) async fn run(common: Common, own: Range<u64>, name: String, mut rng: 
         unit: UnitSelector::Lun(common.lun),
         discover: false,
     };
-    let mut blocks: Vec<Block> =
-        own.clone().map(|_| Block { certain: 0, perhaps: Vec::new(), later: Vec::new() }).collect();
+    let empty = |_| Block { certain: 0, known: (0, 0), perhaps: Vec::new(), later: Vec::new() };
+    let mut blocks: Vec<Block> = own.clone().map(empty).collect();
     loop {
         let options = MultipathOptions { login: named(&name), ..MultipathOptions::default() };
         let Ok(unit) = Multipath::open(&search, options).await else {
@@ -56,13 +60,14 @@ async fn turn(common: &Common, unit: &Multipath, start: u64, blocks: &mut [Block
     let count = (1 + rng.below(BLOCKS_MAX)).min(blocks.len() as u64 - first);
     let (lba, blocks) = (Lba(start + first), &mut blocks[first as usize..(first + count) as usize]);
     let count = BlockCount(count);
+    let call = common.history.tick();
     let value = match rng.below(8) {
         0 | 1 => 0,
         2 => return unit.flush().await.is_ok(),
         3..=5 => common.history.value(),
         _ => {
             let Ok(data) = unit.read(lba, count).await else { return false };
-            check(common, lba, blocks, &data);
+            check(common, lba, blocks, &data, call);
             return true;
         }
     };
@@ -81,9 +86,10 @@ async fn turn(common: &Common, unit: &Multipath, start: u64, blocks: &mut [Block
         }
     };
     let effect = result.as_ref().map_err(Failure::effect);
+    let known = (call, common.history.tick());
     for block in blocks {
         match effect {
-            Ok(()) => (block.certain, block.perhaps) = (value, Vec::new()),
+            Ok(()) => (block.certain, block.known, block.perhaps) = (value, known, Vec::new()),
             Err(EffectKnown::None) => {}
             Err(EffectKnown::Answered | EffectKnown::Perhaps) => block.perhaps.push(value),
             Err(EffectKnown::PerhapsLater) => block.later.push(value),
@@ -92,18 +98,27 @@ async fn turn(common: &Common, unit: &Multipath, start: u64, blocks: &mut [Block
     result.is_ok()
 }
 
-fn check(common: &Common, lba: Lba, blocks: &mut [Block], data: &[u8]) {
-    common.counts.count("read by several paths");
-    let size = common.size.bytes() as usize;
-    for (number, (block, bytes)) in (lba.0..).zip(blocks.iter_mut().zip(data.chunks_exact(size))) {
-        for sector in bytes.chunks_exact(SECTOR) {
-            let found = value_of(sector);
+/// Checks what a read that began at `call` has found.
+fn check(common: &Common, lba: Lba, blocks: &mut [Block], data: &[u8], call: Time) {
+    let Common { history, counts, size, .. } = common;
+    counts.count("read by several paths");
+    let known = (call, history.tick());
+    for (number, (block, bytes)) in
+        (lba.0..).zip(blocks.iter_mut().zip(data.chunks_exact(size.bytes() as usize)))
+    {
+        let is_replaced = history.is_restored_between(block.known.1, call);
+        for (sector, bytes) in history.sectors_of(number).zip(bytes.chunks_exact(SECTOR)) {
+            let found = value_of(bytes);
+            let brought_back = history.brought_back(sector, block.known.0);
             let possible = |value| {
-                block.certain == value || block.perhaps.contains(&value) || block.later.contains(&value)
+                block.certain == value && !is_replaced
+                    || block.perhaps.contains(&value)
+                    || block.later.contains(&value)
+                    || brought_back.contains(&value)
             };
             assert!(
                 found.is_some_and(possible),
-                "block {number} of one host holds {found:?}, and {} was answered last; perhaps {:?}, later {:?}",
+                "block {number} of one host holds {found:?}, and {} was answered last; perhaps {:?}, later {:?}, restored {brought_back:?}",
                 block.certain,
                 block.perhaps,
                 block.later
@@ -111,7 +126,7 @@ fn check(common: &Common, lba: Lba, blocks: &mut [Block], data: &[u8]) {
         }
         // What was read stays, unless a command is still under way.
         if let Some(value) = value_of(bytes).filter(|_| block.later.is_empty()) {
-            (block.certain, block.perhaps) = (value, Vec::new());
+            (block.certain, block.known, block.perhaps) = (value, known, Vec::new());
         }
     }
 }

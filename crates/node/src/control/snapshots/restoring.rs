@@ -21,6 +21,7 @@ use super::taking::{
     Beginning, HOLD_MAX, KNOWN_WITHIN, PREPARE_DEADLINE, ask_step, check_volume, not_taken, too_slow,
 };
 use super::{SnapshotStatus, in_sync, numbered, volume_entry};
+use crate::canary::{Canary, makes};
 use crate::copies::{
     Restores, SNAPSHOT_CHANGES, SliceCopy, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle,
     SnapshotOf, SnapshotState, SnapshotStep, StandingEntry, VolumeEntry, pool_number, volume_key,
@@ -338,11 +339,13 @@ async fn stop_and_decide(reconciler: &Rc<Reconciler>, entry: &SnapshotEntry) -> 
 pub(super) async fn complete(reconciler: &Rc<Reconciler>, number: u32, began: Option<Instant>) -> Result<()> {
     let (until, mut pause) = (rt::now() + COMPLETE_WITHIN, AGAIN_AFTER);
     loop {
-        let decided = numbered(reconciler, number);
-        let decided = decided.filter(|(entry, _)| entry.state == SnapshotState::Restoring);
-        let Some((entry, revision)) = decided else { return Ok(()) };
-        let Err(error) = restore_all(reconciler, (&entry, revision), began).await else { return Ok(()) };
-        tracing::debug!(number, %error, "a restore is not complete yet");
+        let known = numbered(reconciler, number).filter(|(entry, _)| entry.is_under_way());
+        let Some((entry, revision)) = known else { return Ok(()) };
+        // Otherwise this node has not followed the record to the decision yet.
+        if entry.state == SnapshotState::Restoring {
+            let Err(error) = restore_all(reconciler, (&entry, revision), began).await else { return Ok(()) };
+            tracing::debug!(number, %error, "a restore is not complete yet");
+        }
         if rt::now() >= until || reconciler.is_stopping() {
             return Err(ControlError::RestoreUnfinished(entry.name));
         }
@@ -479,7 +482,7 @@ async fn settle_and_keep(
     for settled in rt::join_all(settle).await {
         settled?;
     }
-    if restore.restores.is_none_or(|restores| restores.discards) {
+    if restore.restores.is_none_or(|restores| restores.discards) || makes(Canary::RestoreUnkept) {
         return Ok(());
     }
     let mark = members.into_iter().map(|(node, volumes)| {

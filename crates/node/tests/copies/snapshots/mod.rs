@@ -3,7 +3,7 @@
 mod diffs;
 mod expiry;
 mod reading;
-mod restores;
+pub mod restores;
 mod schedules;
 
 use super::set_back::{log_in_at_last, with_image_of_yesterday};

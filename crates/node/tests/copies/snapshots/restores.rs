@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use cluster::memory::Fault;
 use node::control::{AddedCopy, FaultKind, RestoreSpec, Restored};
 use node::copies::Restores;
 
@@ -197,6 +198,46 @@ fn a_crash_leaves_all_copies_restored_or_none() {
     each_seed(32, crash_while_restoring);
 }
 
+/// Longest time until a restore is answered: half a minute after it was decided.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+
+/// The node that coordinates gets no changes of the record from some moment on.
+fn restores_without_news(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.fill(0, BLOCKS, 1);
+    cluster.take(0, &[NAME], "first").unwrap();
+    cluster.fill(0, BLOCKS, 2);
+    let key = volume_key(node::VolumeId::parse(&cluster.shown(0).unwrap().entry.id).unwrap());
+    let answer = Rc::new(Cell::new(None));
+    let told = Rc::clone(&answer);
+    drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), move || async move {
+        let restored = Control::current().restore_snapshot(spec("first", true)).await;
+        told.set(Some(restored.is_ok()));
+    }));
+    cluster.world.run_for(Duration::from_micros(rng.below(40_000)));
+    let first = cluster::NodeId::new(1).unwrap();
+    cluster.record.begin(first, Fault::WatchHeld);
+    assert!(cluster.world.run_until(|| answer.get().is_some(), ANSWERED_WITHIN), "nobody answers");
+    let is_done = answer.get() == Some(true);
+    let volume: VolumeEntry = serde_json::from_slice(&cluster.record.value(&key).unwrap()).unwrap();
+    assert!(!is_done || volume.restoring.is_none(), "it is not over: {volume:?}");
+    cluster.record.end(first, Fault::WatchHeld);
+    cluster.wait_until_all_serve();
+    cluster.wait_until_in_sync(0, 2);
+    cluster.world.run_for(Duration::from_secs(30));
+    let value = cluster.holds(0, BLOCKS)[0];
+    assert!(value == 1 || value == 2 && !is_done, "{value}");
+    cluster.check_both(value);
+}
+
+/// Before, a node that had not followed the record to the decision took the restore for complete.
+#[test]
+fn a_restore_is_answered_as_done_when_it_is_over() {
+    each_seed(24, restores_without_news);
+}
+
 /// The node that coordinates is gone after it has stopped hosts.
 #[test]
 fn hosts_continue_if_a_restore_is_not_decided() {
@@ -303,34 +344,36 @@ fn hosts_that_are_stopped_for_long_are_reported() {
     assert!(reported());
 }
 
-/// Its bits say only what was written while it was away.
+/// A volume is restored while a copy is away. The bits of that copy say only what was written meanwhile.
+pub fn away_while_restored(seed: u64) {
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.fill(0, BLOCKS, 1);
+    cluster.take(0, &[NAME], "first").unwrap();
+    cluster.fill(0, BLOCKS, 2);
+    // No bit is left of that.
+    cluster.world.run_for(Duration::from_secs(20));
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!(cluster.in_sync(0), 1);
+    cluster.restore(0, "first", false).unwrap();
+    assert_eq!(cluster.holds(0, BLOCKS), [1]);
+    cluster.start(1);
+    cluster.wait_until_all_serve();
+    cluster.wait_until_in_sync(0, 2);
+    cluster.check_both(1);
+    // It still has the snapshot, but not what was kept meanwhile.
+    let refused = cluster.restore(1, "before-restore-of-first-2", false).map(drop);
+    let lacks = matches!(refused, Err(ControlError::CopyLacksSnapshot { node: 2, .. }));
+    assert!(lacks, "{refused:?}");
+    cluster.fill(0, BLOCKS, 3);
+    cluster.restore(1, "first", false).unwrap();
+    cluster.check_both(1);
+}
+
 #[test]
 fn a_copy_that_was_away_brings_nothing_back() {
-    each_seed(3, |seed| {
-        let cluster = Cluster::new(seed, 2, 2);
-        cluster.add_volume(VolumeKind::Log, 2);
-        cluster.fill(0, BLOCKS, 1);
-        cluster.take(0, &[NAME], "first").unwrap();
-        cluster.fill(0, BLOCKS, 2);
-        // No bit is left of that.
-        cluster.world.run_for(Duration::from_secs(20));
-        cluster.world.crash(cluster.servers[1]);
-        cluster.world.run_for(Duration::from_secs(5));
-        assert_eq!(cluster.in_sync(0), 1);
-        cluster.restore(0, "first", false).unwrap();
-        assert_eq!(cluster.holds(0, BLOCKS), [1]);
-        cluster.start(1);
-        cluster.wait_until_all_serve();
-        cluster.wait_until_in_sync(0, 2);
-        cluster.check_both(1);
-        // It still has the snapshot, but not what was kept meanwhile.
-        let refused = cluster.restore(1, "before-restore-of-first-2", false).map(drop);
-        let lacks = matches!(refused, Err(ControlError::CopyLacksSnapshot { node: 2, .. }));
-        assert!(lacks, "{refused:?}");
-        cluster.fill(0, BLOCKS, 3);
-        cluster.restore(1, "first", false).unwrap();
-        cluster.check_both(1);
-    });
+    each_seed(3, away_while_restored);
 }
 
 /// The other copy is being resynced when its source is restored.

@@ -165,6 +165,27 @@ fn a_frozen_nodes_clock_stops_and_only_the_time_of_day_shows_it() {
     assert_eq!(world.fault_counts().of(Fault::ClockStop), 2);
 }
 
+/// A machine that joins later, or had no power for a while, has the same calendar as all others.
+#[test]
+fn all_machines_have_one_time_of_day() {
+    let (world, first) = one_node(1);
+    world.run_for(1500 * MS);
+    let second = world.add_node("second", 1, |_| pending());
+    let times = || {
+        let of = |node| world.block_on(node, CoreId(0), || async { (crate::now(), crate::time_of_day()) });
+        let (first, second) = (of(first), of(second));
+        assert_ne!(first.0, second.0, "their clocks differ");
+        let apart = second.1.abs_diff(first.1);
+        assert!(apart < MS, "the calendars are {apart:?} apart");
+        first.1
+    };
+    assert_eq!(times().as_secs(), 1_000_001);
+    world.crash(first);
+    world.run_for(3000 * MS);
+    world.restart(first, |_| pending());
+    assert_eq!(times().as_secs(), 1_000_004);
+}
+
 /// What was to happen in the time that the clock leaps over happens at once. Only setting the time of day
 /// forward looks like a stopped clock.
 #[test]

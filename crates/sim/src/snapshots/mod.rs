@@ -9,6 +9,10 @@
 //! it is deleted, and what was refused or deleted never comes back: [`onlooker::follow_snapshots`] checks
 //! each change of the record for that, and [`Snapshots::settle`] compares the pools with the record in the
 //! end.
+//!
+//! Restores to them: `restores.rs`.
+
+mod restores;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +27,16 @@ use node::copies::SnapshotEntry;
 use rt::sim::linear::{Moments, NEVER, Time};
 use store::STRIPE_UNIT;
 
+use self::restores::Restores;
+pub use self::restores::Wanted;
 use crate::cluster::{Cluster, Volume, wait};
 use crate::harm;
 use crate::history::{History, value_of};
-use crate::layout::{Layout, SECTOR};
+use crate::layout::{self, Layout, SECTOR};
 use crate::load::Counts;
 use crate::onlooker::{self, Recorded};
 use crate::plan::Plan;
+use crate::replaced::Sectors;
 
 /// Longest time from the end of all faults until each snapshot is taken or gone.
 const SETTLED_MAX: Duration = Duration::from_secs(60);
@@ -46,6 +53,7 @@ struct Inner {
     /// What the record has had, by number.
     recorded: onlooker::Snapshots,
     asked: RefCell<Vec<Asked>>,
+    restores: Restores,
     counts: Counts,
 }
 
@@ -55,10 +63,15 @@ struct Of {
     name: &'static str,
     layout: Layout,
     exchanged: Range<u64>,
+    /// Blocks that only one host uses, which checks them itself; empty in a plan without restores.
+    own: Range<u64>,
 }
 
-/// A snapshot that an administrator asked for.
+/// A snapshot that an administrator asked for, or that a restore has kept.
 struct Asked {
+    name: String,
+    /// A restore has kept it.
+    is_kept: bool,
     call: Time,
     /// When the answer came that it is taken; [`NEVER`]: none did.
     reply: Time,
@@ -67,6 +80,10 @@ struct Asked {
     deletion: Option<bool>,
     /// What it has, by volume and sector, as far as it was read.
     found: BTreeMap<(usize, u64), u64>,
+    /// The same in blocks that only one host uses, which are in no history.
+    own: BTreeMap<(usize, u64), u64>,
+    /// The volumes of which all was read.
+    whole: BTreeSet<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,25 +94,29 @@ enum Answer {
     Unknown,
 }
 
-/// The name of the snapshot that was asked for after so many others.
-fn name_of(at: usize) -> String {
-    format!("s{at}")
+impl Asked {
+    fn new(name: String, call: Time) -> Asked {
+        let (found, own, whole) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Asked { name, is_kept: false, call, reply: NEVER, answer: None, deletion: None, found, own, whole }
+    }
 }
 
 impl Snapshots {
     /// None yet. From now on, the record's snapshots are checked.
-    pub fn new(cluster: &Cluster, histories: &[History], counts: &Counts) -> Snapshots {
+    pub fn new(cluster: &Cluster, plan: &Plan, histories: &[History], counts: &Counts) -> Snapshots {
         let of = |volume: &Volume| Of {
             id: cluster.entry_of(volume).id,
             name: volume.name,
             layout: volume.layout,
             exchanged: volume.exchanged(),
+            own: if plan.restores { layout::OWN } else { 0..0 },
         };
         Snapshots(Rc::new(Inner {
             histories: histories.to_vec(),
             volumes: cluster.volumes.iter().map(of).collect(),
             recorded: onlooker::follow_snapshots(cluster, &histories[0], counts),
             asked: RefCell::default(),
+            restores: Restores::default(),
             counts: counts.clone(),
         }))
     }
@@ -105,11 +126,11 @@ impl Snapshots {
     pub fn take(&self, cluster: &Cluster, index: usize, volumes: &[&Volume]) -> usize {
         let call = self.0.histories[0].tick();
         let at = self.0.asked.borrow().len();
-        let asked = Asked { call, reply: NEVER, answer: None, deletion: None, found: BTreeMap::new() };
-        self.0.asked.borrow_mut().push(asked);
+        let name = format!("s{at}");
+        self.0.asked.borrow_mut().push(Asked::new(name.clone(), call));
         let is_set = volumes.len() > 1;
         let volumes = volumes.iter().map(|volume| volume.name.to_owned()).collect();
-        let spec = SnapshotSpec { name: name_of(at), volumes, ..SnapshotSpec::default() };
+        let spec = SnapshotSpec { name, volumes, ..SnapshotSpec::default() };
         let all = self.clone();
         cluster.ask_to(index, move |control| async move {
             let taken = control.create_snapshot(spec).await.map(drop);
@@ -151,14 +172,18 @@ impl Snapshots {
     /// Has a node delete a snapshot, and does not wait for it.
     pub fn delete(&self, cluster: &Cluster, index: usize, at: usize) {
         self.0.asked.borrow_mut()[at].deletion.get_or_insert(false);
-        let all = self.clone();
+        let (all, name) = (self.clone(), self.name(at));
         cluster.ask_to(index, move |control| async move {
             // The node may not have followed the record to the snapshot yet.
-            if control.delete_snapshot(&name_of(at)).await.is_ok() {
+            if control.delete_snapshot(&name).await.is_ok() {
                 all.0.counts.count("snapshot deleted");
                 all.0.asked.borrow_mut()[at].deletion = Some(true);
             }
         });
+    }
+
+    fn name(&self, at: usize) -> String {
+        self.0.asked.borrow()[at].name.clone()
     }
 
     /// The snapshots that exist, according to the record.
@@ -169,6 +194,8 @@ impl Snapshots {
 
     /// The snapshots that are lost with a node's copy of a volume.
     pub fn only_on(&self, cluster: &Cluster, volume: &Volume, index: usize) -> Vec<usize> {
+        // A restore may have kept one.
+        self.is_restoring(cluster);
         let (now, node) = (cluster.entry_of(volume), index as u16 + 1);
         let is_last = |known: Recorded| known.exists() && known.entry.is_only_on(node, &now);
         (0..self.0.asked.borrow().len()).filter(|at| self.entry(*at).is_some_and(is_last)).collect()
@@ -176,7 +203,7 @@ impl Snapshots {
 
     /// What the record has of a snapshot, or had last.
     fn entry(&self, at: usize) -> Option<Recorded> {
-        let (recorded, name) = (self.0.recorded.borrow(), name_of(at));
+        let (recorded, name) = (self.0.recorded.borrow(), self.name(at));
         recorded.values().find(|known| known.entry.name == name).cloned()
     }
 
@@ -207,7 +234,7 @@ impl Snapshots {
     async fn read(&self, control: &Control, at: usize, volume: usize, index: usize) -> bool {
         let (of, bytes) = (&self.0.volumes[volume], u64::from(self.0.histories[volume].block_size().bytes()));
         let pieces = self.entry(at).map(|known| self.pieces(&known.entry, volume)).unwrap_or_default();
-        let name = name_of(at);
+        let name = self.name(at);
         for blocks in &pieces {
             let (offset, len) = (blocks.start * bytes, (blocks.end - blocks.start) * bytes);
             let volume_at = VolumeAt { volume: of.name.into(), snapshot: name.clone() };
@@ -215,16 +242,21 @@ impl Snapshots {
             let Ok(data) = read.await else { return false };
             self.note(at, volume, blocks.start, &data.contiguous(), index);
         }
-        !pieces.is_empty()
+        let has_it = !pieces.is_empty();
+        if has_it {
+            self.0.asked.borrow_mut()[at].whole.insert(volume);
+        }
+        has_it
     }
 
-    /// The blocks that a snapshot has of a volume and the history covers, in pieces within a stripe unit.
+    /// The blocks that a snapshot has of a volume and that are checked, in pieces within a stripe unit.
     fn pieces(&self, entry: &SnapshotEntry, volume: usize) -> Vec<Range<u64>> {
         let (of, size) = (&self.0.volumes[volume], self.0.histories[volume].block_size());
         let Some(has) = entry.of(&of.id) else { return Vec::new() };
         let bytes = u64::from(size.bytes());
         let (unit, quiet) = (STRIPE_UNIT.0 / bytes, of.layout.quiet(size));
-        let others = [of.exchanged.clone(), quiet..quiet + 1, of.layout.grown(size, has.size / bytes)];
+        let grown = of.layout.grown(size, has.size / bytes);
+        let others = [of.exchanged.clone(), quiet..quiet + 1, grown, of.own.clone()];
         let all = of.layout.hot(size).into_iter().chain(others);
         let pieces = all.flat_map(|blocks| {
             let middle = blocks.end.min((blocks.start / unit + 1) * unit);
@@ -235,28 +267,41 @@ impl Snapshots {
 
     fn note(&self, at: usize, volume: usize, first: u64, data: &[u8], index: usize) {
         let history = &self.0.histories[volume];
-        let (mut asked, name) = (self.0.asked.borrow_mut(), self.0.volumes[volume].name);
-        let found = &mut asked[at].found;
+        let (mut asked, volume_name) = (self.0.asked.borrow_mut(), self.0.volumes[volume].name);
+        let is_own = self.0.volumes[volume].own.contains(&first);
+        let Asked { name, found, own, .. } = &mut asked[at];
+        let found = if is_own { own } else { found };
         for (sector, bytes) in (history.sectors_of(first).start..).zip(data.chunks_exact(SECTOR)) {
-            let of = || format!("sector {sector} of {name} in snapshot {}", name_of(at));
+            let of = || format!("sector {sector} of {volume_name} in snapshot {name}");
             let value = value_of(bytes).unwrap_or_else(|| panic!("{} holds parts of two writes", of()));
-            if history.is_watched(sector) {
+            if is_own || history.is_watched(sector) {
                 let before = *found.entry((volume, sector)).or_insert(value);
                 assert_eq!(before, value, "{} was read before, and is read on node {}", of(), index + 1);
             }
         }
     }
 
-    /// Waits until no snapshot is being taken or deleted, and checks that the copies have what the record
-    /// says, and nothing else.
+    /// What a snapshot has of a volume; `None`: not all of it was read.
+    fn content(&self, at: usize, volume: usize) -> Option<Sectors> {
+        let asked = &self.0.asked.borrow()[at];
+        let all = asked.found.iter().chain(&asked.own).filter(|((of, _), _)| *of == volume);
+        asked.whole.contains(&volume).then(|| all.map(|((_, sector), value)| (*sector, *value)).collect())
+    }
+
+    /// Waits until no snapshot is being taken or deleted and nothing is being restored, and checks that the
+    /// copies have what the record says, and nothing else.
     ///
     /// # Panics
     /// If that takes too long, or something is missing or left.
     pub fn settle(&self, plan: &Plan, cluster: &Cluster) {
-        let is_settled = || self.0.recorded.borrow().values().all(|known| known.is_gone || known.exists());
+        let is_settled = || {
+            let is_restoring = self.is_restoring(cluster);
+            let recorded = self.0.recorded.borrow();
+            !is_restoring && recorded.values().all(|known| known.is_gone || known.exists())
+        };
         assert!(
             wait(&cluster.world, SETTLED_MAX, is_settled),
-            "a snapshot is neither taken nor gone though nothing fails any more: {:?}",
+            "a snapshot is neither taken nor gone, or a restore not over, though nothing fails any more: {:?}",
             self.0.recorded.borrow()
         );
         for index in 0..cluster.servers.len() {
@@ -301,8 +346,9 @@ impl Snapshots {
     /// If it is not one instant, or is there or not against what was answered.
     pub fn check(&self, plan: &Plan) {
         let stands_still = harm::STANDING_STILL.iter().any(|name| plan.has(name));
+        self.check_restores();
         for (at, asked) in self.0.asked.borrow().iter().enumerate() {
-            let (name, known) = (name_of(at), self.entry(at));
+            let (name, known) = (&asked.name, self.entry(at));
             let completed = known.as_ref().and_then(|known| known.completed);
             let is_there = known.as_ref().is_some_and(Recorded::exists);
             match asked.answer {
@@ -318,8 +364,10 @@ impl Snapshots {
             let Some((completed, known)) = completed.zip(known) else { continue };
             let pause = Duration::from_micros(known.entry.pause_us);
             let limit = SNAPSHOT_HOLD_MAX + HOLD_SLACK;
-            assert!(stands_still || pause <= limit, "{name} has held hosts for {pause:?}");
-            self.check_instant(&name, asked, asked.call..=completed.min(asked.reply));
+            // A restore that is decided ends when all copies in sync are restored.
+            let is_short = pause <= limit || stands_still || asked.is_kept;
+            assert!(is_short, "{name} has held hosts for {pause:?}");
+            self.check_instant(name, asked, asked.call..=completed.min(asked.reply));
         }
     }
 
@@ -332,11 +380,12 @@ impl Snapshots {
                 panic!("sector {sector} of volume {volume} in snapshot {name}: {violation:?}\n{around}")
             })
         };
-        let all: Vec<Moments> = sectors.clone().map(moments).collect();
-        let mut common = during.clone().filter(|time| all.iter().all(|it| it.has(*time)));
+        let all: Vec<Vec<Moments>> = sectors.clone().map(moments).collect();
+        let has = |it: &Vec<Moments>, time| it.iter().any(|moments| moments.has(time));
+        let mut common = during.clone().filter(|time| all.iter().all(|it| has(it, *time)));
         let Some(first) = common.next() else {
             let of_each = sectors.zip(&all).map(|((volume, sector, value), it)| {
-                let mut possible = during.clone().filter(|time| it.has(*time));
+                let mut possible = during.clone().filter(|time| has(it, *time));
                 let first = possible.next();
                 let last = possible.next_back().or(first);
                 format!("{sector} of volume {volume} is {value}, possible from {first:?} to {last:?}\n")
