@@ -41,7 +41,8 @@ impl Log {
         }
     }
 
-    /// Checks I2 to I4, I6 and I8 of the design while the log is idle. Reads leaves that are not in memory.
+    /// Checks I2 to I4, I6, I8 and I9 of the design while the log is idle. Reads leaves that are not in
+    /// memory.
     pub(crate) async fn check(&self) {
         self.inner.check().await;
     }
@@ -105,6 +106,7 @@ impl Log {
 
 impl Inner {
     async fn check(&self) {
+        self.take_origins();
         let keys: Vec<_> = self.state.borrow().leaves.keys().copied().collect();
         // By segment and quarter.
         let mut owners: BTreeMap<(u32, u32), &str> = BTreeMap::new();
@@ -135,6 +137,14 @@ impl Inner {
             stored.into_iter().for_each(|place| own(place, "a leaf"));
         }
         let state = self.state.borrow();
+        // I9: what a clone is read through is there, and nobody takes anything of it.
+        assert!(state.marks.knows_clones(&self.handle.origins()), "the log and the catalog differ in clones");
+        for (clone, origin) in state.marks.origins() {
+            assert!(origin.branch < clone && state.marks.has(origin), "{clone} is a clone of {origin:?}");
+            assert!(self.handle.has_branch(origin.branch), "the volume of {origin:?} is gone");
+            assert!(state.marks.deleted().all(|era| era != origin), "{origin:?} is being freed");
+            assert!(state.marks.hidden(origin.branch).all(|era| era != origin.number), "{origin:?} hands on");
+        }
         for table in std::iter::once(&state.active).chain(&state.frozen) {
             table.places().into_iter().for_each(|place| own(place, "a table"));
         }

@@ -24,6 +24,7 @@ use crate::pool::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec};
 use crate::slice::{Layout, Slice};
 
 mod basic;
+mod clones;
 mod crash;
 mod deleted;
 mod diff;
