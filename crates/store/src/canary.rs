@@ -35,6 +35,8 @@ pub enum Canary {
     SnapshotUnflushed,
     /// What a deleted snapshot had replaces what the one before it has.
     FoldOver,
+    /// A snapshot is deleted although a clone is read through it.
+    PinForgotten,
     /// A former line is folded before all that was written to it has been merged.
     SettleUnmerged,
     /// Operations on a part are not held back while it moves to another disk.

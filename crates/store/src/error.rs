@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use base::{ByteLen, ByteOffset};
 use rt::{DiskError, OpenError};
 
-use crate::catalog::{CAPACITY_MAX, Host, LU_STATE_BYTES_MAX, NAME_BYTES_MAX, SLICES_MAX, VOLUMES_MAX};
+use crate::catalog::{
+    CAPACITY_MAX, CLONE_DEPTH_MAX, Host, LU_STATE_BYTES_MAX, NAME_BYTES_MAX, SLICES_MAX, VOLUMES_MAX,
+};
 use crate::copy::COPIES_MAX;
 use crate::geometry::{DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN};
 use crate::id::{DiskId, PoolId, VolumeId};
@@ -238,6 +240,14 @@ pub enum StoreError {
         "volume {0} cannot be converted: only thick volumes become log volumes, and log volumes thick ones"
     )]
     NotConvertible(VolumeId),
+    #[error("volume {0} is not log-structured: only log volumes have snapshots, and clones of them")]
+    NotCloneable(VolumeId),
+    #[error(
+        "volume {0} is a clone of a clone, {CLONE_DEPTH_MAX} deep, which is the limit: copy the data to a new volume"
+    )]
+    CloneTooDeep(VolumeId),
+    #[error("clones of snapshots of volume {0} exist: delete them first")]
+    HasClones(VolumeId),
     /// A slice of the volume is still open on some core.
     #[error("volume {0} is in use: close its slices first")]
     VolumeOpen(VolumeId),

@@ -256,6 +256,7 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
         map: Vec::new(),
         checksums: None,
         branch: 0,
+        origin: None,
         space: SpacePolicy::default(),
         compression: Compression::Off,
         next: None,

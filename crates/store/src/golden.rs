@@ -8,13 +8,14 @@ use std::rc::Rc;
 use base::{ByteLen, Rng};
 
 use crate::catalog::{
-    Catalog, Compression, LogEntry, Logs, Malformed, OtherLayout, SpacePolicy, VolumeEntry, VolumeKind,
-    WhenFull,
+    CLONE_DEPTH_MAX, Catalog, Compression, LogEntry, Logs, Malformed, OtherLayout, SpacePolicy, VolumeEntry,
+    VolumeKind, WhenFull,
 };
 use crate::copy::{CopyOf, CopyState, PoolMark};
 use crate::extent::ExtentRun;
 use crate::fuzzing::{self, id};
 use crate::id::{ClusterId, PoolId, VolumeId};
+use crate::log::marks::Origin;
 use crate::slot::{self, Header};
 use crate::stripe::Stripe;
 use crate::superblock::{Superblock, Unreadable};
@@ -170,7 +171,7 @@ fn catalog_bytes_are_as_documented() {
 }
 
 /// A log volume of one slice, and its log.
-const LOG_VOLUME: [u8; 88] = [
+const LOG_VOLUME: [u8; 89] = [
     0x60, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68, 0x69, 0x6a, 0x6b, 0x6c, 0x6d, 0x6e,
     0x6f, // volume
     0x02, b'l', b'g', // its name
@@ -186,6 +187,7 @@ const LOG_VOLUME: [u8; 88] = [
     0x02, // its writes wait for room
     0x00, 0x00, 0x00, 0xc0, 0x00, 0x00, 0x00, 0x00, // 3 GiB are reserved
     0x01, // compressed
+    0x00, // no clone
     0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // the pool: marked for the ninth time
     0x00, 0xf1, 0x53, 0x65, 0x00, 0x00, 0x00, 0x00, // in November 2023
 ];
@@ -241,8 +243,8 @@ fn logs_are_as_documented() {
         change(&mut changed.logs);
         assert_eq!(Catalog::decode(&changed.encode(), 64 << 10), Err(Malformed::Logs));
     };
-    let [when_full, reserve, compression] = [26, 25, 17].map(|back| LOG_VOLUME.len() - back);
-    for (at, byte) in [(when_full, 0), (when_full, 3), (reserve + 5, 2), (compression, 2)] {
+    let [when_full, reserve, compression, clone] = [27, 26, 18, 17].map(|back| LOG_VOLUME.len() - back);
+    for (at, byte) in [(when_full, 0), (when_full, 3), (reserve + 5, 2), (compression, 2), (clone, 2)] {
         let mut bytes = bytes.clone();
         bytes[START.len() + COPY.len() + at] = byte;
         let found = Catalog::decode(&bytes, 64 << 10);
@@ -255,6 +257,64 @@ fn logs_are_as_documented() {
     invalid(|logs| logs.logs.get_mut(&0).unwrap().segment_shift = 15);
     invalid(|logs| logs.logs.get_mut(&0).unwrap().zones.get_mut(&3).unwrap().count = 1);
     invalid(|logs| logs.logs.get_mut(&0).unwrap().zones.get_mut(&3).unwrap().start = 112);
+}
+
+/// A clone of the log volume of [`logs_are_as_documented`].
+#[test]
+fn clones_are_as_documented() {
+    let mut cloned = catalog();
+    let run = |start, count| ExtentRun { disk: 0, start, count };
+    let parent = VolumeEntry {
+        name: "lg".into(),
+        kind: VolumeKind::Log,
+        slices: vec![vec![]],
+        copy: None,
+        map: Vec::new(),
+        branch: 5,
+        ..(*cloned.volumes[&VolumeId(id(0x40))]).clone()
+    };
+    let origin = Some(Origin { branch: 5, snapshot: 0x0807_0605_0403_0201 });
+    let clone = VolumeEntry { name: "cl".into(), branch: 6, origin, ..parent.clone() };
+    let log =
+        LogEntry { identity: id(0x70), segment_shift: 16, zone_segments: 2, zones: [(3, run(32, 2))].into() };
+    cloned.logs =
+        Logs { roots: [vec![run(16, 8)], vec![run(24, 8)]], next_branch: 9, logs: [(0, log)].into() };
+    cloned.volumes.insert(VolumeId(id(0x60)), Rc::new(parent.clone()));
+    cloned.volumes.insert(VolumeId(id(0x61)), Rc::new(clone.clone()));
+    let bytes = cloned.encode();
+    // Behind it are the pool's mark, 24 bytes, and the logs.
+    let end = bytes.len() - 24 - LOGS.len();
+    let tail = [
+        0x06, 0x00, 0x00, 0x00, // branch 6
+        0x01, // its writes fail
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // nothing is reserved
+        0x00, // not compressed
+        0x01, // a clone
+        0x05, 0x00, 0x00, 0x00, // of branch 5
+        0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, // and this snapshot
+    ];
+    assert_eq!(bytes[end - tail.len()..end], tail);
+    assert_eq!(Catalog::decode(&bytes, 64 << 10), Ok(cloned.clone()));
+    // What it was made of is there, and older; and it is not too deep.
+    let invalid = |clone: VolumeEntry| {
+        let mut changed = cloned.clone();
+        changed.volumes.insert(VolumeId(id(0x61)), Rc::new(clone));
+        assert_eq!(Catalog::decode(&changed.encode(), 64 << 10), Err(Malformed::Logs));
+    };
+    for branch in [4, 6, 7] {
+        invalid(VolumeEntry { origin: Some(Origin { branch, snapshot: 1 }), ..clone.clone() });
+    }
+    invalid(VolumeEntry { branch: 4, ..clone.clone() });
+    let mut deep = cloned;
+    deep.logs.next_branch = 20;
+    for depth in 2..=CLONE_DEPTH_MAX as u32 + 1 {
+        let of = 4 + depth;
+        let origin = Some(Origin { branch: of, snapshot: 1 });
+        let entry = VolumeEntry { name: format!("cl{depth}"), branch: of + 1, origin, ..clone.clone() };
+        deep.volumes.insert(VolumeId(id(0x60 + depth as u8)), Rc::new(entry));
+        let found = Catalog::decode(&deep.encode(), 64 << 10);
+        assert_eq!(found.is_ok(), depth <= CLONE_DEPTH_MAX as u32, "{depth}");
+    }
 }
 
 /// A volume on its way to a log, and a log volume on its way to extents.
@@ -270,6 +330,7 @@ fn conversions_are_as_documented() {
         slices: vec![vec![]],
         checksums: None,
         branch,
+        origin: None,
         compression: Compression::Lz4,
     };
     let to_thick = |runs| OtherLayout {
@@ -277,6 +338,7 @@ fn conversions_are_as_documented() {
         slices: vec![runs],
         checksums: None,
         branch: 0,
+        origin: None,
         compression: Compression::Off,
     };
     volume.next = Some(to_log(5));

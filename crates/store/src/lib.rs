@@ -41,8 +41,8 @@ mod thick;
 
 pub use budget::{RamBudget, RamGrant};
 pub use catalog::{
-    CAPACITY_MAX, Compression, Host, LU_STATE_BYTES_MAX, Malformed, NAME_BYTES_MAX, SLICES_MAX, SpacePolicy,
-    VOLUMES_MAX, VolumeKind, WhenFull,
+    CAPACITY_MAX, CLONE_DEPTH_MAX, Compression, Host, LU_STATE_BYTES_MAX, Malformed, NAME_BYTES_MAX,
+    SLICES_MAX, SpacePolicy, VOLUMES_MAX, VolumeKind, WhenFull,
 };
 pub use copy::{COPIES_MAX, CopyOf, CopyState, MAP_PAGE_BYTES, MAP_PAGE_REGIONS, MAP_REGION_BYTES, PoolMark};
 pub use disks::{CoreDisks, SharedDisks};
@@ -50,14 +50,14 @@ pub use error::{BadBlock, MissingDisk, ReadFailure, SliceError, StoreError};
 pub use geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, EXTENTS_MAX};
 pub use id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
 pub use log::{
-    ChangedRange, ChangedRanges, DiffLimits, LogFigures, LogMemory, LogTuning, MAP_UNIT, NewSnapshot,
-    SnapshotError, SnapshotInfo,
+    ChangedRange, ChangedRanges, DiffLimits, HeldSnapshot, LogFigures, LogMemory, LogTuning, MAP_UNIT,
+    NewSnapshot, SnapshotError, SnapshotInfo,
 };
 pub use lost::{LOST_UNIT, LOST_UNITS_MAX};
 pub use pool::{
-    CreateOptions, DiskUsage, FoundPool, GrownDisk, InLogs, LeavingDisk, LogSpace, LookedAt, MetadataState,
-    Moved, Moving, NewDisk, OpenPool, Pool, Probe, ProbedContents, RemovableDisk, Usage, VolumeInfo,
-    VolumeSpec, Zeroing, ZeroingWatch, probe,
+    CloneOf, CloneSpec, CreateOptions, DiskUsage, FoundPool, GrownDisk, InLogs, LeavingDisk, LogSpace,
+    LookedAt, MetadataState, Moved, Moving, NewDisk, OpenPool, Pool, Probe, ProbedContents, RemovableDisk,
+    Usage, VolumeInfo, VolumeSpec, Zeroing, ZeroingWatch, probe,
 };
 pub use signature::Content;
 pub use slice::{MovedPart, Slice, SliceSpec};

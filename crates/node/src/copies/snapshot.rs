@@ -373,7 +373,10 @@ impl From<SnapshotError> for SnapshotObstacle {
             SnapshotError::Restoring => SnapshotObstacle::Restoring,
             SnapshotError::Lost => SnapshotObstacle::Lost,
             SnapshotError::TooMany => SnapshotObstacle::TooMany,
-            SnapshotError::Exists | SnapshotError::Unknown => SnapshotObstacle::Changed,
+            // The last of these is of deletions only.
+            SnapshotError::Exists | SnapshotError::Unknown | SnapshotError::Cloned => {
+                SnapshotObstacle::Changed
+            }
             SnapshotError::Slice(_) => SnapshotObstacle::Failed,
         }
     }

@@ -14,6 +14,7 @@ use crate::cursor::{Cursor, put_text};
 use crate::extent::ExtentRun;
 use crate::geometry::DISKS_MAX;
 use crate::id::{ClusterId, DiskId, HostId, VolumeId};
+use crate::log::marks::Origin;
 use crate::stripe::Stripe;
 
 /// The bit of a disk's number of extents that says that the disk is leaving.
@@ -198,6 +199,11 @@ impl VolumeEntry {
             bytes.push(self.space.when_full as u8);
             bytes.extend_from_slice(&self.space.reserve.0.to_le_bytes());
             bytes.push(self.compression as u8);
+            bytes.push(self.origin.is_some().into());
+            if let Some(Origin { branch, snapshot }) = self.origin {
+                bytes.extend_from_slice(&branch.to_le_bytes());
+                bytes.extend_from_slice(&snapshot.to_le_bytes());
+            }
         }
         match &self.next {
             Some(next) if next.kind == VolumeKind::Log => {
@@ -261,11 +267,17 @@ impl VolumeEntry {
             (true, VolumeKind::Ram | VolumeKind::Log) => return None,
         };
         let (mut branch, mut space, mut compression) = (0, SpacePolicy::default(), Compression::Off);
+        let mut origin = None;
         if kind == VolumeKind::Log {
             branch = fields.u32()?;
             let when_full = WhenFull::from_number(fields.u8()?)?;
             space = SpacePolicy { when_full, reserve: ByteLen(fields.u64()?) };
             compression = Compression::from_number(fields.u8()?)?;
+            origin = match fields.u8()? {
+                0 => None,
+                1 => Some(Origin { branch: fields.u32()?, snapshot: fields.u64()? }),
+                _ => return None,
+            };
         }
         if !space.suits(kind, capacity) {
             return None;
@@ -290,6 +302,7 @@ impl VolumeEntry {
             map,
             checksums,
             branch,
+            origin,
             space,
             compression,
             next,
@@ -307,8 +320,8 @@ impl OtherLayout {
     ) -> Option<OtherLayout> {
         let kind = from.other()?;
         let slices = vec![Vec::new(); count.into()];
-        let mut next =
-            OtherLayout { kind, slices, checksums: None, branch: 0, compression: Compression::Off };
+        let (origin, compression) = (None, Compression::Off);
+        let mut next = OtherLayout { kind, slices, checksums: None, branch: 0, origin, compression };
         match kind {
             VolumeKind::Log if has_checksums => return None,
             VolumeKind::Log => {

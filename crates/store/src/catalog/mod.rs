@@ -13,6 +13,7 @@ use base::{BlockSize, ByteLen};
 use crate::copy::{self, CopyOf, CopyState, MAP_PAGE_BYTES, PoolMark};
 use crate::extent::ExtentRun;
 use crate::id::{DiskId, HostId, VolumeId};
+use crate::log::marks::Origin;
 use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES, SLOT_QUARTERS};
 use crate::log::root::ROOTS_BYTES;
 use crate::stripe::Stripe;
@@ -30,6 +31,9 @@ pub const NAME_BYTES_MAX: usize = 63;
 /// Maximum bytes of a logical unit's state: reservations of 256 initiators with the longest names (223
 /// bytes).
 pub const LU_STATE_BYTES_MAX: usize = 64 << 10;
+
+/// How deep clones of clones can be: a block may have to be looked for in as many volumes, and one more.
+pub const CLONE_DEPTH_MAX: usize = 4;
 
 /// Maximum size of a volume: 64 PiB, so that no sum of a few of them overflows.
 pub const CAPACITY_MAX: ByteLen = ByteLen(1 << 56);
@@ -251,6 +255,8 @@ pub(crate) struct VolumeEntry {
     pub checksums: Option<Vec<ExtentRun>>,
     /// Identifies a log-structured volume in the logs; 0 for other volumes.
     pub branch: u32,
+    /// What a log-structured volume is a clone of, if it is one.
+    pub origin: Option<Origin>,
     /// How a log-structured volume shares the space of the pool.
     pub space: SpacePolicy,
     /// Whether the blocks of a log-structured volume are compressed; off for other volumes.
@@ -269,6 +275,9 @@ pub(crate) struct OtherLayout {
     pub checksums: Option<Vec<ExtentRun>>,
     /// As [`VolumeEntry::branch`].
     pub branch: u32,
+    /// As [`VolumeEntry::origin`]. The layout that a clone has left has one, the one that a volume is being
+    /// converted to never.
+    pub origin: Option<Origin>,
     /// As [`VolumeEntry::compression`].
     pub compression: Compression,
 }
@@ -365,7 +374,32 @@ impl Catalog {
             let has_logs = usize::from(volume.stripe.slices()) <= logs.len();
             has_logs && volume.branches().all(|(branch, _)| branch < *next_branch && branches.insert(branch))
         });
-        if numbered && rooted && sound && placed { Ok(()) } else { Err(Malformed::Logs) }
+        let is_rooted = |volume: &Rc<VolumeEntry>| {
+            let Some(origin) = volume.origin else { return true };
+            // Otherwise, clones could be read in a circle.
+            origin.branch < volume.branch
+                && self.clone_depth(volume).is_some_and(|depth| depth <= CLONE_DEPTH_MAX)
+        };
+        let cloned = self.volumes.values().all(is_rooted);
+        if numbered && rooted && sound && placed && cloned { Ok(()) } else { Err(Malformed::Logs) }
+    }
+
+    /// The volume with this branch.
+    pub(crate) fn of_branch(&self, branch: u32) -> Option<(VolumeId, &Rc<VolumeEntry>)> {
+        let mut volumes = self.volumes.iter();
+        let is_it = |volume: &VolumeEntry| volume.kind == VolumeKind::Log && volume.branch == branch;
+        volumes.find(|(_, volume)| is_it(volume)).map(|(id, volume)| (*id, volume))
+    }
+
+    /// How deep a volume is a clone: 0 if it is none, 1 if it is one of a volume that is none. `None` if one
+    /// of these volumes is missing, or there is no end.
+    pub(crate) fn clone_depth(&self, volume: &VolumeEntry) -> Option<usize> {
+        let mut volume = volume;
+        for depth in 0..=self.volumes.len() {
+            let Some(origin) = volume.origin else { return Some(depth) };
+            volume = self.of_branch(origin.branch)?.1;
+        }
+        None
     }
 
     /// Removes the logs that no volume needs: nobody uses their extents.

@@ -62,8 +62,8 @@ impl Log {
         }
     }
 
-    /// Checks I2 and I3 of the design once the log is idle, and what can be seen then of I4 (what the root
-    /// needs is in use) and of I8 (leaves and tables). Reads leaves that are not in memory.
+    /// Checks I2, I3 and I9 of the design once the log is idle, and what can be seen then of I4 (what the
+    /// root needs is in use) and of I8 (leaves and tables). Reads leaves that are not in memory.
     pub(crate) async fn check(&self) {
         for _ in 0..READS_MAX {
             self.rest().await;
@@ -136,6 +136,7 @@ impl Log {
 
 impl Inner {
     async fn all_leaves(&self) -> Leaves {
+        self.take_origins();
         let keys: Vec<_> = self.state.borrow().leaves.keys().copied().collect();
         let mut leaves = Leaves::new();
         for key in keys {
@@ -182,6 +183,14 @@ impl Inner {
             let held = held.entry(key.0).or_default();
             (held.leaves, held.quarters) = (held.leaves + 1, held.quarters + u64::from(quarters));
             stored.into_iter().for_each(|place| own(place, "a leaf"));
+        }
+        // I9: what a clone is read through is there, and nobody takes anything of it.
+        assert!(state.marks.knows_clones(&self.handle.origins()), "the log and the catalog differ in clones");
+        for (clone, origin) in state.marks.origins() {
+            assert!(origin.branch < clone && state.marks.has(origin), "{clone} is a clone of {origin:?}");
+            assert!(self.handle.has_branch(origin.branch), "the volume of {origin:?} is gone");
+            assert!(state.marks.deleted().all(|era| era != origin), "{origin:?} is being freed");
+            assert!(state.marks.hidden(origin.branch).all(|era| era != origin.number), "{origin:?} hands on");
         }
         for table in state.tables() {
             table.places().into_iter().for_each(|place| own(place, "a table"));

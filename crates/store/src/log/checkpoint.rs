@@ -309,6 +309,7 @@ impl Inner {
         left: Option<u16>,
         again: &mut u32,
     ) -> Result<usize, CheckpointError> {
+        self.look_beneath(&mut groups, again).await?;
         for round in 0.. {
             let unread: Vec<(usize, u32)> = {
                 let state = self.state.borrow();
@@ -359,6 +360,30 @@ impl Inner {
             groups.into_iter().map(merge).collect()
         };
         self.write_leaves(merged).await
+    }
+
+    /// Looks which blocks the snapshots have that clones are read through, where clones are unmapped.
+    async fn look_beneath(&self, groups: &mut [Group], again: &mut u32) -> Result<(), CheckpointError> {
+        let beneath: Vec<(usize, LeafKey)> = {
+            let state = self.state.borrow();
+            let of = |(index, group): (usize, &Group)| {
+                state.leaves_beneath(group).into_iter().map(move |key| (index, key))
+            };
+            groups.iter().enumerate().flat_map(of).collect()
+        };
+        if beneath.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<LeafKey> = beneath.iter().map(|(_, key)| *key).collect();
+        let leaves = self.read_leaves(&keys, again).await;
+        for ((index, _), leaf) in beneath.into_iter().zip(leaves) {
+            match leaf {
+                Ok(leaf) => groups[index].lies_over(&leaf.map_or(NOTHING, |leaf| leaf.spots())),
+                Err(error @ DiskError::Latched) => return Err(error.into()),
+                Err(_) => groups[index].hides_all = true,
+            }
+        }
+        Ok(())
     }
 
     /// Frees what deleted snapshots held. Nothing is frozen yet, so hosts write meanwhile.

@@ -9,6 +9,7 @@ use rt::CoreId;
 use rt::sync::{Sender, oneshot};
 
 use super::bounds::ReplayBounds;
+use super::marks::Origin;
 use super::memory::Member;
 use super::place::{QUARTER_BYTES, SLOT_BYTES};
 use super::space::held_for;
@@ -228,6 +229,8 @@ struct Shared {
     tries_again: bool,
     /// The branches of the catalog's volumes.
     branches: BTreeMap<u32, Arc<Branch>>,
+    /// What those of them are clones of that are clones.
+    origins: BTreeMap<u32, Origin>,
     /// The quarters of slots that are reserved for branches, without those that have no reserve.
     reserves: BTreeMap<u32, u64>,
     /// The branch that the next volume gets, as far as this log is concerned.
@@ -541,6 +544,17 @@ impl LogHandle {
         shared.next_branch = shared.next_branch.max(branch + 1);
     }
 
+    /// Notes that a branch is a clone. From then on its snapshot cannot be deleted.
+    pub(crate) fn set_origin(&self, branch: u32, origin: Origin) {
+        lock(&self.shared).origins.insert(branch, origin);
+        self.bell.ring();
+    }
+
+    /// The branches that are clones.
+    pub(super) fn origins(&self) -> BTreeMap<u32, Origin> {
+        lock(&self.shared).origins.clone()
+    }
+
     /// How many blocks the volume of a branch has in this log, the last one perhaps in part. Of a deleted
     /// volume this is not known, and may be any number.
     pub(super) fn blocks_of(&self, branch: u32) -> u64 {
@@ -563,6 +577,7 @@ impl LogHandle {
         {
             let mut shared = lock(&self.shared);
             shared.branches.remove(&branch);
+            shared.origins.remove(&branch);
             shared.reserves.remove(&branch);
             shared.fewer_branches = true;
         }

@@ -237,7 +237,7 @@ impl Running {
             let mut later = snapshots.filter(|snapshot| *snapshot >= to).chain([line]);
             let is_held = later.any(|era| self.held.contains_key(&Era::new(branch, era)));
             if !is_held && !self.active.has_eras(branch, &eras) {
-                let parent = self.marks.parent(branch, line).unwrap_or(0);
+                let parent = self.marks.own_parent(branch, line).unwrap_or(0);
                 self.marks.set_parent(Era::new(branch, era), parent);
                 self.unsettled.insert(branch, 0);
             }

@@ -44,6 +44,8 @@ pub(super) struct Group {
     pub(super) unreadable: BTreeMap<u32, DiskError>,
     /// Leaves that cannot be read stay where they are.
     has_left: bool,
+    /// A leaf that a clone is read through cannot be read: whatever is unmapped must be hidden.
+    pub(super) hides_all: bool,
 }
 
 impl Group {
@@ -60,6 +62,14 @@ impl Group {
 
     pub(super) fn leaf(&self, era: u32) -> LeafKey {
         (Era::new(self.key.0, era), self.key.1)
+    }
+
+    /// Notes which blocks a leaf has that is not kept.
+    pub(super) fn lies_over(&mut self, spots: &Spots) {
+        self.under.resize(spots.len(), false);
+        for (under, spot) in self.under.iter_mut().zip(spots) {
+            *under |= *spot != Spot::Nothing;
+        }
     }
 }
 
@@ -119,6 +129,12 @@ impl Running {
             let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_group(from, &next));
             let other = others.last().map(|key| of(*key));
             let Some(key) = changed.into_iter().chain(other).min() else { break };
+            // What a clone has to hide is known when what it is read through has been merged. Its branch
+            // comes later, but leaves of a step take effect together.
+            let is_of_other = |group: &Group| group.key.0 != key.0;
+            if groups.last().is_some_and(is_of_other) && self.marks.is_clone(key.0) {
+                break;
+            }
             let mut forced = Vec::new();
             while let Some((era, _)) = others.pop_if(|other| of(*other) == key) {
                 forced.push(era.number);
@@ -127,7 +143,7 @@ impl Running {
             let is_changed = changed == Some(key);
             let is_written = is_changed && written() == Some(key);
             let group = Group { key, is_changed, is_written, forced, ..Group::default() };
-            leaves += self.unread(&group).len();
+            leaves += self.unread(&group).len() + self.leaves_beneath(&group).len();
             groups.push(group);
             from = (key.0, key.1 + 1);
         }
@@ -137,8 +153,7 @@ impl Running {
     /// The first of these leaves that the map has of what is written over in an era.
     pub(super) fn next_leaf_under(&self, era: Era, leaves: RangeInclusive<u64>) -> Option<u64> {
         let branch = era.branch;
-        let first = |era: u32| {
-            let era = Era::new(branch, era);
+        let first = |era: Era| {
             self.leaves
                 .range((era, *leaves.start())..=(era, *leaves.end()))
                 .next()
@@ -146,7 +161,7 @@ impl Running {
         };
         let line = self.marks.line(branch, era.number);
         if self.marks.parent(branch, line).is_none() {
-            return first(line);
+            return first(Era::new(branch, line));
         }
         self.marks.eras_under(branch, line).into_iter().filter_map(first).min()
     }
@@ -203,17 +218,31 @@ impl Running {
     /// The eras of the leaves that say which blocks of a group have something that must be hidden when they
     /// are unmapped, because the volume was restored.
     fn eras_to_hide(&self, group: &Group) -> BTreeSet<u32> {
-        let (branch, number) = group.key;
+        let branch = group.key.0;
         let is_restored = !self.marks.restores_of(branch).is_empty();
-        let frozen = self.frozen.iter().filter(|_| group.is_written && is_restored);
+        let under = self.eras_under_unmapped(group).filter(|era| is_restored && era.branch == branch);
+        let is_unread =
+            |era: &u32| self.leaves.contains_key(&group.leaf(*era)) && !group.searched.contains(era);
+        under.map(|era| era.number).filter(is_unread).collect()
+    }
+
+    /// The same of other branches, because the volume is a clone.
+    pub(super) fn leaves_beneath(&self, group: &Group) -> BTreeSet<LeafKey> {
+        let (branch, number) = group.key;
+        let under = self.eras_under_unmapped(group).filter(|era| era.branch != branch);
+        under.map(|era| (era, number)).filter(|key| self.leaves.contains_key(key)).collect()
+    }
+
+    /// The eras of the leaves that the lines are read through in which blocks of a group are unmapped.
+    fn eras_under_unmapped(&self, group: &Group) -> impl Iterator<Item = Era> {
+        let (branch, number) = group.key;
+        let has_parents = !self.marks.restores_of(branch).is_empty() || self.marks.is_clone(branch);
+        let frozen = self.frozen.iter().filter(|_| group.is_written && has_parents);
         let unmapped =
             frozen.flat_map(move |frozen| frozen.eras(branch).filter(move |era| frozen.unmaps(*era, number)));
         let lines: BTreeSet<u32> = unmapped.map(|era| self.marks.line(branch, era.number)).collect();
-        let lines = lines.into_iter().filter(|line| self.marks.parent(branch, *line).is_some());
-        let under = lines.flat_map(|line| self.marks.eras_under(branch, line));
-        let is_unread =
-            |era: &u32| self.leaves.contains_key(&group.leaf(*era)) && !group.searched.contains(era);
-        under.filter(is_unread).collect()
+        let lines = lines.into_iter().filter(move |line| self.marks.parent(branch, *line).is_some());
+        lines.flat_map(move |line| self.marks.eras_under(branch, line))
     }
 
     /// The snapshots that get something of a group: what is overwritten, and what deleted ones had.
@@ -285,10 +314,7 @@ impl Running {
             group.leaves.insert(era, Box::new(spots));
         } else {
             group.searched.insert(era);
-            group.under.resize(spots.len(), false);
-            for (under, spot) in group.under.iter_mut().zip(&spots) {
-                *under |= *spot != Spot::Nothing;
-            }
+            group.lies_over(&spots);
         }
     }
 
@@ -353,6 +379,7 @@ impl Running {
     pub(super) fn merged(&self, group: Group, is_gone: bool) -> Merged {
         let heirs = self.heirs(&group);
         let (is_changed, is_written, has_left) = (group.is_changed, group.is_written, group.has_left);
+        let hides_all = has_left || group.hides_all;
         let Group { key, forced, retired, hidden, mut leaves, under, .. } = group;
         let (branch, number) = key;
         let first = number * LEAF_BLOCKS;
@@ -406,9 +433,9 @@ impl Running {
             frozen.overlay(era, first, &mut now[..], zeros);
             // Where none of them has anything, there is nothing to hide. A note for each block would make the
             // map of a sparse volume many times as large.
-            if has_parent && !has_left {
-                let eras = self.marks.eras_under(branch, line);
-                let kept = eras.iter().filter_map(|era| leaves.get(era)).collect::<Vec<_>>();
+            if has_parent && !hides_all {
+                let eras = self.marks.eras_under(branch, line).into_iter().filter(|era| era.branch == branch);
+                let kept = eras.filter_map(|era| leaves.get(&era.number)).collect::<Vec<_>>();
                 for (index, (old, new)) in before.iter().zip(now.iter_mut()).enumerate() {
                     let is_hidden = || {
                         let is_there = under.get(index).is_some_and(|under| *under);

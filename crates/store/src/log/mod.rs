@@ -9,8 +9,8 @@
 //! blocks each, and a *root* says where everything is ([`checkpoint`]). After a crash, the records after the
 //! root are replayed ([`replay`]). Overwritten blocks leave holes; the *cleaner* moves what is left of a
 //! segment elsewhere ([`cleaner`]). Overwritten blocks that a snapshot needs stay, and the snapshot's leaves
-//! name them ([`marks`]). Slice *s* of all log volumes of a pool lies in log *s*, so a log belongs to one
-//! core.
+//! name them ([`marks`]). A clone is read through a snapshot of another volume ([`clones`]). Slice *s* of all
+//! log volumes of a pool lies in log *s*, so a log belongs to one core.
 //!
 //! The reasons are in `docs/why/log.md`, the format on disk is in `docs/formats/log.md`.
 
@@ -22,6 +22,7 @@ mod changes;
 pub(crate) mod check;
 mod checkpoint;
 mod cleaner;
+mod clones;
 mod counting;
 mod diff;
 mod effort;
@@ -63,6 +64,7 @@ use rt::sync::Notify;
 
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::SliceError;
+pub use clones::HeldSnapshot;
 pub use diff::{ChangedRange, ChangedRanges, DiffLimits};
 pub use handle::LogFigures;
 pub(crate) use handle::{Branch, Lender, Lending, LogHandle, NewHandle, Request, Returned, Stays};
@@ -403,6 +405,8 @@ impl Inner {
                 self.take_reserves();
                 self.take_zones();
                 self.phase.set(Phase::Open);
+                self.take_origins();
+                self.report_orphans();
                 // An earlier opening may have ended before it had removed what deleted volumes left.
                 self.sweep();
                 let (inner, handle) = (Rc::downgrade(&self), Arc::clone(&self.handle));
@@ -468,12 +472,15 @@ impl Inner {
                 && self.state.borrow().segments.zones.values().any(|zone| has_failed(disks.disk(zone.disk)))
     }
 
-    /// The first leaf of a branch, from `number` on, in which some block has a place.
+    /// The first leaf of a branch, from `number` on, in which some block has a place, perhaps one of its
+    /// origin.
     fn next_leaf(&self, branch: u32, number: u64) -> Option<u64> {
         let state = self.state.borrow();
         let in_map = state.next_leaf_under(Era::new(branch, state.marks.now(branch)), number..=u64::MAX);
-        let tables = std::iter::once(&state.active).chain(&state.frozen);
-        let changed = tables.filter_map(|table| table.next_block(branch, number * LEAF_BLOCKS));
+        let tables = || std::iter::once(&state.active).chain(&state.frozen);
+        let next =
+            |branch| tables().filter_map(move |table| table.next_block(branch, number * LEAF_BLOCKS)).min();
+        let changed = state.marks.ancestors(branch).filter_map(next);
         changed.map(|block| block / LEAF_BLOCKS).chain(in_map).min()
     }
 
@@ -719,6 +726,7 @@ async fn listen(inner: &Weak<Inner>, handle: &LogHandle) {
         }
         inner.take_zones();
         inner.take_reserves();
+        inner.take_origins();
         inner.try_again();
         if handle.has_fewer_branches() {
             inner.sweep();

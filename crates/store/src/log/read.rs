@@ -151,11 +151,12 @@ impl Inner {
     }
 
     /// The same for blocks as they were in the snapshot with which an era began; or as they are now, in a
-    /// volume that was restored.
+    /// volume that was restored, or is a clone.
     ///
     /// A block that was overwritten since is named by the first leaf that has it, from the snapshot's own on.
     /// All others are where they were at the end of the line, as far as the map and older changes say. What
-    /// the line does not have is looked for in the snapshot that it went back to.
+    /// the line does not have is looked for in the snapshot that it went back to, or that the volume is a
+    /// clone of.
     pub(super) async fn resolve_in(
         &self,
         branch: u32,
@@ -202,7 +203,7 @@ impl Inner {
             }
             let mut spots = vec![Spot::Nothing; count];
             for ((stretch, _), (mut here, mut now)) in places.iter().zip(read) {
-                state.overlay(branch, &stretch.entries, first, &mut now, Spot::Zeros);
+                state.overlay(stretch.branch, &stretch.entries, first, &mut now, Spot::Zeros);
                 fill(&mut here, &now);
                 forget(&mut here, Spot::Parent);
                 fill(&mut spots, &here);
@@ -531,13 +532,15 @@ impl Running {
     }
 
     /// The places of the leaves of this number that may have blocks of a snapshot: its own, those of later
-    /// ones, and that of the line at its end; and so on for the snapshot that the line went back to. Or those
-    /// that may have blocks of the branch as it is now. `None`: the snapshot was deleted.
+    /// ones, and that of the line at its end; and so on for the snapshot that the line is read through,
+    /// perhaps of another branch. Or those that may have blocks of the branch as it is now. `None`: the
+    /// snapshot was deleted.
     fn leaves_in(&self, branch: u32, snapshot: Option<u32>, number: u64) -> Option<Places> {
         let stretches = self.marks.stretches(branch, snapshot)?;
         let places = |stretch: Stretch| {
             let eras = stretch.snapshots.iter().chain([&stretch.line]);
-            let leaves = eras.filter_map(|era| self.leaf_place((Era::new(branch, *era), number))).collect();
+            let eras = eras.map(|era| Era::new(stretch.branch, *era));
+            let leaves = eras.filter_map(|era| self.leaf_place((era, number))).collect();
             (stretch, leaves)
         };
         Some(stretches.into_iter().map(places).collect())

@@ -14,7 +14,7 @@ use base::{Buf, crc32c};
 use rt::DiskError;
 
 use super::checkpoint::CheckpointError;
-use super::marks::{Mark, Restore, Standing};
+use super::marks::{Mark, Origin, Restore, Standing};
 use super::pack::is_intact;
 use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS};
 use super::record::{DATA_SLOTS_MAX, Entry, Head, What};
@@ -126,7 +126,8 @@ impl Inner {
     /// Reads all that there is, and applies it. Changes nothing on the disks.
     async fn find_and_replay(&self, may_lack_records: bool) -> Result<(), RecoveryError> {
         let (root, findings) = self.find().await?;
-        self.state.borrow_mut().replay(&root, findings, may_lack_records)
+        let clones = self.handle.origins();
+        self.state.borrow_mut().replay(&root, findings, &clones, may_lack_records)
     }
 
     /// Reads the root, the state and the records.
@@ -350,11 +351,13 @@ impl super::Running {
     ///
     /// With `may_lack_records`, blocks whose newest record is missing become older than they were. All that
     /// the map says of them is still there: what it names is not written over before the next root. Snapshots
-    /// are gone then: nobody knows what they lack, and a resync changes only what is there now.
+    /// are gone then: nobody knows what they lack, and a resync changes only what is there now. Those that
+    /// clones are read through stay, but only for these.
     fn replay(
         &mut self,
         root: &Root,
         findings: Findings,
+        clones: &BTreeMap<u32, Origin>,
         may_lack_records: bool,
     ) -> Result<(), RecoveryError> {
         let Findings { records, durable_below, newest_root } = findings;
@@ -398,8 +401,10 @@ impl super::Running {
                 _ => {}
             }
         }
+        self.marks.set_origins(clones);
         self.marks.drop_unfinished();
         if missing.is_some() {
+            self.marks.replace_missing(clones);
             self.marks.delete_all();
         }
         for (sequence, found) in records {

@@ -57,8 +57,11 @@ impl LogSlice {
     /// If the log is open on another core.
     pub(crate) fn new(spec: SliceSpec, disks: CoreDisks) -> LogSlice {
         let SpecKind::Log { handle, branch, .. } = &spec.kind else { panic!("{spec:?} is of a log slice") };
+        let log = Log::open(handle, &disks);
+        // The log may not have been told yet that this is a clone.
+        log.inner.take_origins();
         LogSlice {
-            log: Log::open(handle, &disks),
+            log,
             branch: *branch,
             shared: handle.branch(*branch).unwrap_or_default(),
             packer: RefCell::default(),
@@ -94,7 +97,14 @@ impl LogSlice {
 
     /// Waits until the log serves.
     pub(crate) async fn ready(&self) -> Result<(), SliceError> {
-        self.log.inner.ready().await
+        self.log.inner.ready().await?;
+        // What it does not have itself would read as zeros.
+        if self.is_orphan() { Err(SliceError::Offline) } else { Ok(()) }
+    }
+
+    /// Whether the slice is of a clone whose snapshot the log does not have.
+    fn is_orphan(&self) -> bool {
+        self.log.inner.state.borrow().marks.is_orphan(self.branch)
     }
 
     pub(crate) async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
@@ -286,7 +296,7 @@ impl LogSlice {
     }
 
     pub(crate) fn is_offline(&self) -> bool {
-        self.log.inner.is_offline()
+        self.log.inner.is_offline() || self.is_orphan()
     }
 
     pub(crate) async fn allocated(

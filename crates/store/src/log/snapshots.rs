@@ -35,7 +35,7 @@ pub struct SnapshotInfo {
     /// last one before a restore, what the slice was then counts, too.
     pub frees: ByteLen,
     /// The deletion frees exactly that: the slice has no older snapshot since the restore before it, which
-    /// may need some of it, and was not restored to this one.
+    /// may need some of it, and was not restored to this one; and no clone was made of it.
     pub is_exact: bool,
 }
 
@@ -63,6 +63,9 @@ pub enum SnapshotError {
     /// The volume has no such snapshot.
     #[error("the volume has no such snapshot")]
     Unknown,
+    /// A clone was made of the snapshot, or is being made.
+    #[error("clones of the snapshot exist: delete them first")]
+    Cloned,
     /// The slice failed.
     #[error(transparent)]
     Slice(#[from] SliceError),
@@ -136,7 +139,11 @@ impl Running {
         if self.marks.is_restoring(branch) {
             return Err(SnapshotError::Restoring);
         }
-        let exist = self.marks.of(branch).iter().filter(|mark| mark.standing != Standing::Deleted);
+        // Clones know their snapshot by its identity.
+        let is_used = |mark: &&Mark| {
+            mark.standing != Standing::Deleted || self.marks.is_cloned(Era::new(branch, mark.era))
+        };
+        let exist = self.marks.of(branch).iter().filter(is_used);
         if exist.clone().any(|mark| mark.id == id) {
             return Err(SnapshotError::Exists);
         }
@@ -242,11 +249,16 @@ impl LogSlice {
 
     async fn delete_snapshots(&self, ids: &[u64]) -> Result<(), SnapshotError> {
         let inner = &self.log().inner;
+        // A clone may have been deleted just now.
+        inner.take_origins();
         let items = {
             let mut state = inner.state.borrow_mut();
             // Also those of which an earlier call could not make that durable.
             let taken = state.marks.of(self.branch()).iter().filter(|mark| mark.standing != Standing::Taking);
             let gone: Vec<Mark> = taken.filter(|mark| ids.contains(&mark.id)).copied().collect();
+            if gone.iter().any(|mark| state.marks.is_held(Era::new(self.branch(), mark.era))) {
+                return Err(SnapshotError::Cloned);
+            }
             for mark in &gone {
                 state.marks.delete(Era::new(self.branch(), mark.era));
             }
@@ -378,8 +390,9 @@ impl Slice {
     /// come back after a crash. Their space is freed in the background, in steps.
     ///
     /// # Errors
-    /// [`SnapshotError::Slice`]: they cannot be read, but may come back when the pool is reopened,
-    /// unless this is repeated.
+    /// [`SnapshotError::Cloned`]: clones of one of them exist, or are being made
+    /// ([`Slice::hold_snapshot`]); none is deleted. [`SnapshotError::Slice`]: they cannot be read, but may
+    /// come back when the pool is reopened, unless this is repeated.
     pub async fn delete_snapshots(&self, ids: &[u64]) -> Result<(), SnapshotError> {
         self.ready().await?;
         match &*self.layout() {

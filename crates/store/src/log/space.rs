@@ -119,7 +119,7 @@ impl Running {
         // What a range of zeros unmaps goes into leaves of snapshots, and is not just left out.
         if !self.marks.is_empty() {
             let zeroed = tables().map(Changes::zeroed_leaves).sum::<u64>();
-            changes += zeroed.min(self.leaves.len() as u64) as usize;
+            changes += zeroed.min(self.leaves.len() as u64 * self.readers()) as usize;
         }
         self.merge_need_for(changes)
     }
@@ -127,9 +127,11 @@ impl Running {
     /// The same if the tables had this many entries.
     fn merge_need_for(&self, changes: usize) -> u64 {
         let changes = self.leaves_of_changes(changes);
-        // What is unmapped of what a restored volume has of its snapshot is noted, and so is what a later
-        // snapshot has of that.
-        let times = if self.marks.restores().any(|(_, restore)| restore.to > 0) { 3 } else { 1 };
+        // What is unmapped of what a restored volume or a clone has of its snapshot is noted, and so is what
+        // a later snapshot has of that.
+        let readers = self.readers();
+        let has_parents = readers > 1 || self.marks.restores().any(|(_, restore)| restore.to > 0);
+        let times = if has_parents { 1 + 2 * readers } else { 1 };
         let leaves = times * self.segments.live_map * super::leaf::LEAF_GRAIN as u64;
         let rewritten = leaves.min(changes * LEAF_BYTES_MAX as u64);
         // Map segments that are evacuated are rewritten as well: less than half of each, one segment at a
@@ -140,6 +142,11 @@ impl Running {
             + 2
             + evacuated
             + self.state_need(changes)
+    }
+
+    /// How many volumes may be read through one leaf at most, and so may have to hide what it has.
+    fn readers(&self) -> u64 {
+        1 + self.marks.clones() as u64
     }
 
     /// How many leaves this many entries of the tables change at most. With snapshots, what is overwritten
@@ -691,6 +698,7 @@ mod tests {
 
     use super::super::LogMemory;
     use super::super::leaf::{Era, LEAF_BLOCKS, LEAF_GRAIN};
+    use super::super::marks::Origin;
     use super::super::segment::Zone;
     use super::super::state::LeafPlace;
     use super::super::tests::without_pool;
@@ -732,6 +740,23 @@ mod tests {
         assert_eq!(state.room_to_fold(), STEP_LEAVES);
         state.make_room_to_fold();
         assert_eq!(state.segments.ready.len(), RESERVE + 1);
+    }
+
+    /// Each of them may have to hide all that is under it.
+    #[test]
+    fn unmapping_clones_needs_room_for_the_notes_of_each() {
+        let mut state = announced(20);
+        let place = LeafPlace { segment: 0, at: 0, len: 73, blocks: 512, quarters: 2048 };
+        state.leaves = (0..5000).map(|number| ((Era::first(1), number), place)).collect();
+        state.segments.live_map = 5000 * 73;
+        state.marks.begin(1, 9, 0);
+        let origin = Origin { branch: 1, snapshot: 9 };
+        state.marks.set_origins(&(2..=4).map(|clone| (clone, origin)).collect());
+        for clone in 2..=4 {
+            state.active.zero(Era::first(clone), 0, 5000 * LEAF_BLOCKS, &mut Vec::new());
+        }
+        let notes = 3 * state.segments.live_map * LEAF_GRAIN as u64;
+        assert!(state.map_need() >= notes.div_ceil(1 << 20), "{}", state.map_need());
     }
 
     /// Before, a range of zeros counted as one leaf. In a full log, hosts could take the segments that the

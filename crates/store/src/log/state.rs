@@ -173,10 +173,10 @@ impl State {
             let end = u64::from(at) + u64::from(len);
             let inside = end <= u64::from(slots) * (SLOT_BYTES / super::leaf::LEAF_GRAIN) as u64;
             let possible = blocks..=blocks.saturating_mul(SLOT_QUARTERS as u16);
-            // All blocks of a leaf of a snapshot may have read as zeros, or of a volume that was restored.
+            // All blocks of a leaf of a snapshot may have read as zeros, or of a volume that was restored, or
+            // of a clone, and which volumes are clones is not known here.
             let sound = inside
                 && len > 0
-                && (blocks > 0 || is_past)
                 && u64::from(blocks) <= super::leaf::LEAF_BLOCKS
                 && possible.contains(&quarters);
             if !sound || !state.map.contains_key(&segment) {

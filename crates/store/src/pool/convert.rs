@@ -20,10 +20,12 @@ impl Pool {
     /// Afterwards the caller tells the open slices
     /// ([`Slice::begin_conversion`](crate::Slice::begin_conversion)). Slices that are opened later know.
     ///
+    /// A clone that is converted does not need what it was made of any more.
+    ///
     /// # Errors
-    /// [`StoreError::NotConvertible`]; [`StoreError::BeingConverted`]; [`StoreError::DiskIsLeaving`];
-    /// [`StoreError::SpaceInvalid`]: it has a reserve or a policy for a full pool, which thick volumes do not
-    /// have; not enough space; or any failure to write the metadata.
+    /// [`StoreError::NotConvertible`]; [`StoreError::BeingConverted`]; [`StoreError::HasClones`];
+    /// [`StoreError::DiskIsLeaving`]; [`StoreError::SpaceInvalid`]: it has a reserve or a policy for a full
+    /// pool, which thick volumes do not have; not enough space; or any failure to write the metadata.
     pub async fn begin_conversion(
         &self,
         id: VolumeId,
@@ -53,6 +55,7 @@ impl Pool {
     ) -> Result<(), StoreError> {
         let volume = self.0.entry(id)?;
         check(id, &volume, kind)?;
+        self.0.check_no_clones(&self.0.state.borrow().catalog, id, &volume)?;
         self.0.check_no_disk_leaves(id)?;
         if let Some(space) = self.0.take_other(&volume, kind, checksums)? {
             self.0.put_back(&space.runs());
@@ -152,6 +155,7 @@ impl Inner {
         let _change = self.begin_change()?;
         let before = self.entry(id)?;
         check(id, &before, kind)?;
+        self.check_no_clones(&self.state.borrow().catalog, id, &before)?;
         self.check_no_disk_leaves(id)?;
         let space = self.take_other(&before, kind, checksums)?;
         let mut runs = space.as_ref().map(Space::runs).unwrap_or_default();
@@ -165,7 +169,9 @@ impl Inner {
         let mut now = self.entry_in(&catalog, id).inspect_err(|_| self.put_back(&runs))?;
         // Another change may have been faster.
         let allowed = match now.capacity == before.capacity {
-            true => check(id, &now, kind).and(self.check_no_disk_leaves(id)),
+            true => check(id, &now, kind)
+                .and(self.check_no_clones(&catalog, id, &now))
+                .and(self.check_no_disk_leaves(id)),
             false => Err(StoreError::BeingConverted(id)),
         };
         allowed.inspect_err(|_| self.put_back(&runs))?;
@@ -179,6 +185,7 @@ impl Inner {
             slices: of_slices,
             checksums: of_checksums,
             branch: 0,
+            origin: None,
             compression: Compression::Off,
         };
         if kind == VolumeKind::Log {
@@ -211,6 +218,7 @@ impl Inner {
             std::mem::swap(&mut volume.slices, &mut left.slices);
             std::mem::swap(&mut volume.checksums, &mut left.checksums);
             std::mem::swap(&mut volume.branch, &mut left.branch);
+            std::mem::swap(&mut volume.origin, &mut left.origin);
             std::mem::swap(&mut volume.compression, &mut left.compression);
         }
         let info = info(id, volume, self.extent_bytes);

@@ -533,6 +533,9 @@ fn introduce(log: &LogHandle, volume: &VolumeEntry) {
     for (branch, compression) in volume.branches() {
         log.set_branch(branch, len, compression != Compression::Off);
     }
+    if let Some(origin) = volume.origin {
+        log.set_origin(volume.branch, origin);
+    }
 }
 
 /// Answers the logs' requests until the pool is gone. It keeps nothing alive while it waits.

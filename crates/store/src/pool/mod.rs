@@ -7,6 +7,7 @@
 //! ([`commit`]); the data path does not wait for them.
 
 mod add_disk;
+mod clones;
 mod commit;
 mod convert;
 mod create;
@@ -42,6 +43,7 @@ use crate::error::StoreError;
 use crate::id::{DiskId, PoolId, VolumeId};
 use crate::log::{Lender, LogHandle, LogMemory, LogTuning};
 
+pub use clones::{CloneOf, CloneSpec};
 use commit::Superblocks;
 pub use create::{CreateOptions, LookedAt, NewDisk};
 pub use grow::GrownDisk;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use base::{BlockSize, ByteLen};
 use rt::CoreId;
 
+use super::clones::{CloneOf, origin_in};
 use super::{Inner, Live, Pool, Superblocks, ZeroingWatch, to_the_end};
 use crate::catalog::{
     CAPACITY_MAX, Catalog, Compression, LU_STATE_BYTES_MAX, OtherLayout, SLICES_MAX, SpacePolicy,
@@ -194,7 +195,7 @@ impl Pool {
         spec: VolumeSpec,
         watch: ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
-        to_the_end(Rc::clone(&self.0).create_volume(spec, watch)).await
+        to_the_end(Rc::clone(&self.0).create_volume(spec, None, watch)).await
     }
 
     /// Grows a volume; the added space reads as zeros.
@@ -259,7 +260,7 @@ impl Pool {
     /// Deletes a volume and frees its space. Its slices must have been closed on all cores.
     ///
     /// # Errors
-    /// [`StoreError::VolumeOpen`], or any failure to write the metadata.
+    /// [`StoreError::VolumeOpen`]; [`StoreError::HasClones`]; or any failure to write the metadata.
     pub async fn delete_volume(&self, id: VolumeId) -> Result<(), StoreError> {
         self.delete_volume_watched(id, ZeroingWatch::default()).await
     }
@@ -454,9 +455,9 @@ pub(super) fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> Vol
 
 /// The entry that a volume has when it has been converted.
 fn as_if_in(volume: &VolumeEntry, next: &OtherLayout) -> VolumeEntry {
-    let OtherLayout { kind, slices, checksums, branch, compression } = next.clone();
+    let OtherLayout { kind, slices, checksums, branch, origin, compression } = next.clone();
     let space = SpacePolicy::default();
-    VolumeEntry { kind, slices, checksums, branch, compression, space, next: None, ..volume.clone() }
+    VolumeEntry { kind, slices, checksums, branch, origin, compression, space, next: None, ..volume.clone() }
 }
 
 /// The metadata space that the logical unit states of thick volumes, and of those that become thick, may
@@ -596,6 +597,7 @@ impl Inner {
             map: Vec::new(),
             checksums: (spec.checksums && spec.kind == VolumeKind::Thick).then(Vec::new),
             branch: 0,
+            origin: None,
             space: spec.space,
             compression: if spec.kind == VolumeKind::Log { spec.compression } else { Compression::Off },
             next: None,
@@ -608,9 +610,11 @@ impl Inner {
         self.allocate(&space.checksums).await
     }
 
-    async fn create_volume(
+    /// Creates a volume. If it is to be a clone of something, its shape must be that of the other volume.
+    pub(super) async fn create_volume(
         self: Rc<Inner>,
         spec: VolumeSpec,
+        of: Option<CloneOf>,
         watch: ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
         let _change = self.begin_change()?;
@@ -630,6 +634,8 @@ impl Inner {
             _ => Ok(()),
         });
         allowed.inspect_err(|_| self.put_back(&runs))?;
+        let origin = of.map(|of| origin_in(&catalog, of)).transpose();
+        volume.origin = origin.inspect_err(|_| self.put_back(&runs))?;
         volume.slices = space.slices;
         volume.map = space.map;
         volume.checksums = volume.checksums.map(|_| space.checksums);
@@ -646,10 +652,15 @@ impl Inner {
         }
         let (branch, slices) = (volume.branch, volume.stripe.slices());
         let reserve = volume.space.reserved_quarters(slices);
-        let is_log = volume.kind == VolumeKind::Log;
+        let (is_log, origin) = (volume.kind == VolumeKind::Log, volume.origin);
         let info = info(id, &volume, self.extent_bytes);
         catalog.volumes.insert(id, Rc::new(volume));
-        self.commit_or_put_back(catalog, &runs).await?;
+        let committed = self.commit_or_put_back(catalog, &runs).await;
+        if let Some(origin) = origin.filter(|_| committed.is_err() && self.writable().is_err()) {
+            // The next opening may find the clone.
+            self.state.borrow().logs.range(..slices).for_each(|(_, log)| log.set_origin(branch, origin));
+        }
+        committed?;
         let live = Live { grants: space.grant.into_iter().map(Arc::new).collect(), ..Live::default() };
         self.state.borrow_mut().volumes.insert(id, live);
         if is_log {
@@ -751,6 +762,7 @@ impl Inner {
         let turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
         let volume = catalog.volumes.remove(&id).ok_or(StoreError::NoSuchVolume(id))?;
+        self.check_no_clones(&catalog, id, &volume)?;
         // Removed first, so that no slice can be opened from here on.
         let live = {
             let mut state = self.state.borrow_mut();

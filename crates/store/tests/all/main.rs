@@ -4,6 +4,7 @@
 
 mod add_disk;
 mod checksums;
+mod clones;
 mod convert;
 mod copy;
 mod crowd;

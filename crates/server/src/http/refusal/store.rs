@@ -52,6 +52,9 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::LuStateTooLarge(_) | E::MetadataFull { .. } => (StatusCode::INSUFFICIENT_STORAGE, "metadata_full"),
         E::BeingConverted(_) => (StatusCode::CONFLICT, "being_converted"),
         E::NotBeingConverted(_) => (StatusCode::CONFLICT, "not_being_converted"),
+        E::NotCloneable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "not_cloneable"),
+        E::CloneTooDeep(_) => (StatusCode::UNPROCESSABLE_ENTITY, "clone_too_deep"),
+        E::HasClones(_) => (StatusCode::CONFLICT, "has_clones"),
         E::NotConvertible(_) => (StatusCode::UNPROCESSABLE_ENTITY, "not_convertible"),
         E::VolumeNotHeld(_) | E::VolumeOpen(_) => (StatusCode::CONFLICT, "volume_in_use"),
     };

@@ -24,6 +24,9 @@ use crate::pool::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec};
 use crate::slice::{Layout, Slice};
 
 mod basic;
+mod clone_cuts;
+mod clone_model;
+mod clones;
 mod crash;
 mod deleted;
 mod diff;

@@ -5,7 +5,7 @@
 //! changes, and in the end nothing is left of deleted ones.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base::Rng;
@@ -17,7 +17,7 @@ use crate::canary::{Canary, make};
 use crate::log::{DiffLimits, SnapshotError};
 
 /// Blocks of the volume, in three leaves.
-const BLOCKS: u64 = 1200;
+pub(super) const BLOCKS: u64 = 1200;
 
 /// Blocks that are written more often.
 const HOT_BLOCKS: u64 = 40;
@@ -27,7 +27,7 @@ const SNAPSHOTS: usize = 12;
 
 /// What is known about a block: one of these numbers, and until a power cut the last one.
 #[derive(Clone, Debug)]
-struct Known {
+pub(super) struct Known {
     may_be: Vec<u64>,
     /// A write failed: it may be any of them in any case.
     unsure: bool,
@@ -44,10 +44,10 @@ impl Known {
     }
 }
 
-type Content = Vec<Known>;
+pub(super) type Content = Vec<Known>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+pub(super) enum Standing {
     /// It was begun, and whoever takes it does not know that it exists.
     Begun,
     Taken,
@@ -55,12 +55,15 @@ enum Standing {
     Deleting,
 }
 
-struct Model {
-    now: Content,
-    snapshots: BTreeMap<u64, (Standing, Content)>,
-    number: u64,
+pub(super) struct Model {
+    pub(super) now: Content,
+    pub(super) snapshots: BTreeMap<u64, (Standing, Content)>,
+    /// Those that clones were made of. They cannot be deleted.
+    pub(super) cloned: BTreeSet<u64>,
+    /// The last number that was written.
+    pub(super) number: u64,
     taken: u64,
-    full: u64,
+    pub(super) full: u64,
     /// How many restores have begun; the last one that is known to have taken effect; and one of which that
     /// is not known, with what the volume is then.
     restores: u64,
@@ -68,14 +71,29 @@ struct Model {
     restoring: Option<(u64, Content)>,
 }
 
-type Shared = Rc<RefCell<Model>>;
+pub(super) type Shared = Rc<RefCell<Model>>;
 
 impl Model {
-    fn new() -> Model {
+    pub(super) fn new() -> Model {
         let now = vec![Known::certainly(0); BLOCKS as usize];
-        let (snapshots, number, taken, full) = Default::default();
+        let (snapshots, cloned, number, taken, full) = Default::default();
         let (restores, restored, restoring) = Default::default();
-        Model { now, snapshots, number, taken, full, restores, restored, restoring }
+        Model { now, snapshots, cloned, number, taken, full, restores, restored, restoring }
+    }
+
+    /// The snapshots that can be read.
+    pub(super) fn readable(&self) -> Vec<u64> {
+        let taken = self.snapshots.iter().filter(|(_, of)| of.0 == Standing::Taken);
+        taken.map(|(id, _)| *id).collect()
+    }
+
+    /// What a volume becomes with a snapshot. All that a snapshot has is durable.
+    pub(super) fn content_of(&self, id: u64) -> Content {
+        let mut content = self.snapshots[&id].1.clone();
+        for known in content.iter_mut().filter(|known| !known.unsure) {
+            *known = Known::certainly(*known.may_be.last().unwrap());
+        }
+        content
     }
 
     /// The restore with this number has taken effect.
@@ -94,7 +112,7 @@ impl Model {
 }
 
 /// What blocks read as.
-async fn numbers(slice: &Slice, id: Option<u64>) -> Vec<u64> {
+pub(super) async fn numbers(slice: &Slice, id: Option<u64>) -> Vec<u64> {
     let (start, len) = (ByteOffset(0), ByteLen(BLOCKS * BLOCK));
     let bytes = match id {
         None => slice.read(start, len).await.unwrap(),
@@ -109,7 +127,7 @@ async fn numbers(slice: &Slice, id: Option<u64>) -> Vec<u64> {
 }
 
 /// Compares what was found with what is known; from then on that is what it is.
-fn compare(content: &mut Content, found: &[u64], after_cut: bool, what: &str) {
+pub(super) fn compare(content: &mut Content, found: &[u64], after_cut: bool, what: &str) {
     for ((at, known), found) in content.iter_mut().enumerate().zip(found) {
         assert!(known.fits(*found, after_cut), "{what}: block {at} is {found} and not {known:?}");
         if after_cut {
@@ -123,7 +141,7 @@ fn compare(content: &mut Content, found: &[u64], after_cut: bool, what: &str) {
 }
 
 /// Compares the volume and all snapshots, and finds out which snapshots there are.
-async fn look(slice: &Slice, model: &Shared, after_cut: bool) {
+pub(super) async fn look(slice: &Slice, model: &Shared, after_cut: bool) {
     let restored = slice.last_restore().await.unwrap();
     restored.into_iter().for_each(|number| model.borrow_mut().is_restored(number));
     model.borrow_mut().restoring = None;
@@ -203,7 +221,8 @@ async fn assert_differences(slice: &Slice, ids: (Option<u64>, u64), [was, is]: [
     }
 }
 
-async fn live(slice: Rc<Slice>, model: Shared, mut rng: Rng, ops: u64) {
+/// Returns whether it can go on: if not, snapshots may come back when the pool is reopened.
+pub(super) async fn live(slice: Rc<Slice>, model: Shared, mut rng: Rng, ops: u64) -> bool {
     for _ in 0..ops {
         let among = if rng.one_in(2) { HOT_BLOCKS } else { BLOCKS };
         let first = rng.below(among);
@@ -292,25 +311,27 @@ async fn live(slice: Rc<Slice>, model: Shared, mut rng: Rng, ops: u64) {
                 }
             }
             18..21 => {
-                let ids: Vec<u64> = {
+                let all: Vec<u64> = model.borrow().snapshots.keys().copied().collect();
+                let ids: Vec<u64> = all.into_iter().filter(|_| rng.one_in(4)).collect();
+                let is_cloned = ids.iter().any(|id| model.borrow().cloned.contains(id));
+                if !is_cloned {
                     let mut model = model.borrow_mut();
-                    let taken = model.snapshots.iter_mut();
-                    let some = taken.filter(|_| rng.one_in(4));
-                    some.map(|(id, (standing, _))| {
-                        *standing = Standing::Deleting;
-                        *id
-                    })
-                    .collect()
-                };
+                    let gone = model.snapshots.iter_mut().filter(|(id, _)| ids.contains(id));
+                    gone.for_each(|(_, (standing, _))| *standing = Standing::Deleting);
+                }
                 let deleted = rt::timeout(Duration::from_secs(60), slice.delete_snapshots(&ids)).await;
                 let deleted = deleted.unwrap_or_else(|_| panic!("it hangs: {}", log_of(&slice).at_what()));
                 match deleted {
-                    Ok(()) => model.borrow_mut().snapshots.retain(|id, _| !ids.contains(id)),
-                    Err(error) => assert_eq!(error, SnapshotError::Slice(SliceError::Full)),
-                }
-                // If that failed, they cannot be read until the pool is reopened.
-                if deleted.is_err() {
-                    return;
+                    Err(SnapshotError::Cloned) => assert!(is_cloned),
+                    Ok(()) => {
+                        assert!(!is_cloned, "{ids:?} were deleted, and clones need them");
+                        model.borrow_mut().snapshots.retain(|id, _| !ids.contains(id));
+                    }
+                    // They cannot be read until the pool is reopened.
+                    Err(error) => {
+                        assert_eq!(error, SnapshotError::Slice(SliceError::Full));
+                        return false;
+                    }
                 }
             }
             21 => slice.pause_freeing(rng.one_in(2)),
@@ -318,17 +339,12 @@ async fn live(slice: Rc<Slice>, model: Shared, mut rng: Rng, ops: u64) {
             23 => {
                 let (id, number) = {
                     let mut model = model.borrow_mut();
-                    let taken = model.snapshots.iter().filter(|(_, of)| of.0 == Standing::Taken);
-                    let taken: Vec<u64> = taken.map(|(id, _)| *id).collect();
+                    let taken = model.readable();
                     if taken.is_empty() {
                         continue;
                     }
                     let id = taken[rng.below(taken.len() as u64) as usize];
-                    let mut content = model.snapshots[&id].1.clone();
-                    // All that a snapshot has is durable.
-                    for known in content.iter_mut().filter(|known| !known.unsure) {
-                        *known = Known::certainly(*known.may_be.last().unwrap());
-                    }
+                    let content = model.content_of(id);
                     model.restores += 1;
                     model.restoring = Some((model.restores, content));
                     (id, model.restores)
@@ -345,6 +361,7 @@ async fn live(slice: Rc<Slice>, model: Shared, mut rng: Rng, ops: u64) {
             _ => {}
         }
     }
+    true
 }
 
 /// A pool with one volume.

@@ -13,11 +13,18 @@
 //! A restore begins a *line* of its own: eras that follow one another, up to the next restore. What a line
 //! does not have itself is read in the snapshot that it went back to, which is on an earlier line: see
 //! [`Stretch`].
+//!
+//! A *clone* is a branch that is read through a snapshot of another one, its *origin*. Whatever line of the
+//! clone has no parent on its own branch is read there. To the origin's branch a clone is one more reader of
+//! a snapshot that is kept, so nothing that changes leaves there looks at clones.
+
+mod clones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::leaf::Era;
+pub(crate) use clones::Origin;
 
 /// How many snapshots a branch may have.
 pub(crate) const SNAPSHOTS_MAX: usize = 1000;
@@ -71,6 +78,7 @@ pub(crate) struct Heir {
 /// as in the parent, is looked for in the next stretch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
+    pub branch: u32,
     /// The eras of leaves of snapshots, in the order in which they are asked.
     pub snapshots: Vec<u32>,
     /// The line: its leaves come last.
@@ -88,8 +96,15 @@ pub(crate) struct Marks {
     restores: BTreeMap<u32, Vec<Restore>>,
     /// The branches that are being restored, and the eras of the snapshots that they go back to.
     restoring: BTreeMap<u32, u32>,
-    /// The eras of deleted snapshots that no line is read through.
+    /// The eras of deleted snapshots that no line is read through, and no clone.
     deleted: BTreeSet<Era>,
+    /// The snapshots that clones are read through, by the branch of the clone. The catalog says which clones
+    /// there are: see [`Marks::set_origins`].
+    origins: BTreeMap<u32, Era>,
+    /// The clones whose snapshot the log does not have.
+    orphans: BTreeSet<u32>,
+    /// How many callers hold a snapshot, because they make clones of it.
+    held: BTreeMap<Era, usize>,
     /// The newest era that has begun. No number is used again, so of two versions of a block, the one with
     /// the larger number was written later.
     newest: u32,
@@ -137,9 +152,9 @@ impl Marks {
         self.restores.get(&branch).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a branch has neither snapshots nor restores.
+    /// Whether a branch has neither snapshots nor restores, and is no clone.
     pub(crate) fn is_bare(&self, branch: u32) -> bool {
-        self.of(branch).is_empty() && self.restores_of(branch).is_empty()
+        self.of(branch).is_empty() && self.restores_of(branch).is_empty() && !self.is_clone(branch)
     }
 
     /// Those of a branch, in the order in which they were taken.
@@ -188,7 +203,7 @@ impl Marks {
         }
     }
 
-    /// Takes note that a snapshot was deleted. If a line is read through it, it is hidden, and stays.
+    /// Takes note that a snapshot was deleted. If a line or a clone is read through it, it stays.
     pub(crate) fn delete(&mut self, era: Era) {
         let known = self.of.get_mut(&era.branch);
         let known = known.and_then(|marks| marks.iter_mut().find(|mark| mark.era == era.number));
@@ -260,13 +275,15 @@ impl Marks {
         branches.into_iter().for_each(|branch| self.pin_again(branch));
     }
 
-    /// Whether a line is read through the snapshot, or soon will be.
+    /// Whether a line or a clone is read through the snapshot, or a line soon will be.
     pub(crate) fn is_pinned(&self, era: Era) -> bool {
         let is_to = |restore: &Restore| restore.to == era.number;
-        self.restoring.get(&era.branch) == Some(&era.number) || self.restores_of(era.branch).iter().any(is_to)
+        self.restoring.get(&era.branch) == Some(&era.number)
+            || self.restores_of(era.branch).iter().any(is_to)
+            || self.is_cloned(era)
     }
 
-    /// Finds out which deleted snapshots of a branch lines are read through.
+    /// Finds out which deleted snapshots of a branch lines and clones are read through.
     fn pin_again(&mut self, branch: u32) {
         let deleted = self.of(branch).iter().filter(|mark| mark.standing == Standing::Deleted);
         let deleted: Vec<Era> = deleted.map(|mark| Era::new(branch, mark.era)).collect();
@@ -279,7 +296,7 @@ impl Marks {
         }
     }
 
-    /// Whether a snapshot is read, or a line is read through it.
+    /// Whether a snapshot is read, or a line or a clone is read through it.
     fn is_needed(&self, branch: u32, mark: &Mark) -> bool {
         !self.deleted.contains(&Era::new(branch, mark.era))
     }
@@ -353,8 +370,15 @@ impl Marks {
         line == self.now(branch) || self.of_line(branch, line).iter().any(|mark| self.is_needed(branch, mark))
     }
 
-    /// The snapshot that a line is read through.
-    pub(crate) fn parent(&self, branch: u32, line: u32) -> Option<u32> {
+    /// The snapshot that a line is read through: the one that it went back to, or else the one of which the
+    /// branch is a clone.
+    pub(crate) fn parent(&self, branch: u32, line: u32) -> Option<Era> {
+        let own = self.own_parent(branch, line).map(|to| Era::new(branch, to));
+        own.or_else(|| self.origins.get(&branch).copied())
+    }
+
+    /// The era of the snapshot of the same branch that a line went back to.
+    pub(crate) fn own_parent(&self, branch: u32, line: u32) -> Option<u32> {
         let restore = self.restores_of(branch).iter().find(|restore| restore.era == line);
         restore.map(|restore| restore.to).filter(|to| *to > 0)
     }
@@ -372,10 +396,12 @@ impl Marks {
         (line, self.heir_of_line(branch, line).snapshot.filter(|_| is_former))
     }
 
-    /// The eras of deleted snapshots that lines are read through.
+    /// The eras of deleted snapshots that lines are read through, and no clone: with one, they keep what they
+    /// have.
     pub(crate) fn hidden(&self, branch: u32) -> impl Iterator<Item = u32> {
         let deleted = self.of(branch).iter().filter(|mark| mark.standing == Standing::Deleted);
-        deleted.filter(move |mark| self.is_needed(branch, mark)).map(|mark| mark.era)
+        let needed = deleted.filter(move |mark| self.is_needed(branch, mark)).map(|mark| mark.era);
+        needed.filter(move |era| !self.is_cloned(Era::new(branch, *era)))
     }
 
     /// Where to look for what a branch reads as now, or read as in the snapshot with which an era began.
@@ -394,25 +420,29 @@ impl Marks {
 
     /// The same for what a line reads as at its end, or in one of its snapshots, whoever may read it.
     pub(crate) fn stretches_of(&self, branch: u32, line: u32, snapshot: Option<u32>) -> Vec<Stretch> {
-        let stretch = |line: u32, snapshot: Option<u32>| {
+        let stretch = |branch: u32, line: u32, snapshot: Option<u32>| {
             let later = self.of_line(branch, line).iter().map(|mark| mark.era);
             let snapshots = later.filter(|era| snapshot.is_some_and(|snapshot| *era >= snapshot)).collect();
             let end = snapshot.unwrap_or(self.eras_of_line(branch, line).end);
-            Stretch { snapshots, line, entries: line..end }
+            Stretch { branch, snapshots, line, entries: line..end }
         };
-        let mut found = vec![stretch(line, snapshot)];
-        let mut line = line;
+        let mut found = vec![stretch(branch, line, snapshot)];
+        let (mut branch, mut line) = (branch, line);
         while let Some(to) = self.parent(branch, line) {
-            line = self.line(branch, to);
-            found.push(stretch(line, Some(to)));
+            (branch, line) = (to.branch, self.line(to.branch, to.number));
+            found.push(stretch(branch, line, Some(to.number)));
         }
         found
     }
 
-    /// The eras of the leaves that may say what a line reads as at its end.
-    pub(crate) fn eras_under(&self, branch: u32, line: u32) -> Vec<u32> {
+    /// The eras of the leaves that may say what a line reads as at its end; of a clone, those of other
+    /// branches, too.
+    pub(crate) fn eras_under(&self, branch: u32, line: u32) -> Vec<Era> {
         let stretches = self.stretches_of(branch, line, None).into_iter();
-        stretches.flat_map(|stretch| stretch.snapshots.into_iter().chain([stretch.line])).collect()
+        let eras = |Stretch { branch, snapshots, line, .. }: Stretch| {
+            snapshots.into_iter().chain([line]).map(move |era| Era::new(branch, era))
+        };
+        stretches.flat_map(eras).collect()
     }
 
     /// The eras in which what one snapshot reads as may have become what another one does, or the branch does
@@ -420,8 +450,10 @@ impl Marks {
     pub(crate) fn between(&self, branch: u32, one: u32, other: Option<u32>) -> Vec<Range<u32>> {
         let of = |snapshot: Option<u32>| {
             let line = snapshot.map_or(self.now(branch), |era| self.line(branch, era));
-            let stretches = self.stretches_of(branch, line, snapshot);
-            stretches.into_iter().map(|stretch| stretch.entries).rev().collect::<Vec<Range<u32>>>()
+            // What the branch is a clone of is the same for both.
+            let stretches = self.stretches_of(branch, line, snapshot).into_iter();
+            let own = stretches.filter(|stretch| stretch.branch == branch);
+            own.map(|stretch| stretch.entries).rev().collect::<Vec<Range<u32>>>()
         };
         let (mut one, mut other) = (of(Some(one)), of(other));
         let common = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
@@ -480,7 +512,7 @@ impl Marks {
         needless.map(|(branch, restore)| Era::new(branch, restore.era))
     }
 
-    /// The eras of deleted snapshots that no line is read through.
+    /// The eras of deleted snapshots that no line is read through, and no clone.
     pub(crate) fn deleted(&self) -> impl Iterator<Item = Era> {
         self.deleted.iter().copied()
     }
