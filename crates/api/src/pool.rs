@@ -62,7 +62,7 @@ pub struct PoolLogs {
     #[serde(default)]
     pub reserved: u64,
     /// Part of the used space that only snapshots need. What was overwritten in the last seconds is not
-    /// counted yet.
+    /// counted yet, nor is anything that a restored volume may still read of its snapshots.
     #[serde(default)]
     pub snapshots: u64,
     /// Part of the used space that deleted snapshots still hold, at most. It is freed in the background.

@@ -26,7 +26,7 @@ pub struct Snapshot {
     /// When it is deleted automatically, in seconds since 1970. Absent: never, unless its schedule does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// What people say about it, by key.
+    /// Its labels, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Name of the schedule that has taken it. Absent: no schedule has.

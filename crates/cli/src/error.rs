@@ -66,6 +66,9 @@ pub enum CliError {
     #[error("no snapshot was taken: the command before it {0}")]
     HookBefore(HookFailure),
     /// The name of the snapshot.
+    #[error("interrupted: `ursa snapshot list` shows whether snapshot {0} was taken all the same")]
+    SnapshotUnknown(String),
+    /// The name of the snapshot.
     #[error("snapshot {0} was taken, but the command after it {1}: check that what --before froze continues")]
     HookAfter(String, HookFailure),
     #[error("cannot wait for signals")]

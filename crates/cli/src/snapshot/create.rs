@@ -42,10 +42,13 @@ impl Create {
             expires_after: expires.map(|after| after.as_secs()),
             labels: labels.into_iter().collect(),
         };
-        let about = (wanted.name.as_str(), wanted.volumes.as_slice());
-        let (snapshot, after) = hooks.around(about, || client.create_snapshot(&wanted))?;
-        output.show(&snapshot, created)?;
-        after.map_err(|failure| CliError::HookAfter(snapshot.name, failure))
+        let (name, volumes) = (wanted.name.clone(), wanted.volumes.clone());
+        let client = client.clone();
+        let (snapshot, after) = hooks.around((&name, &volumes), move || client.create_snapshot(&wanted))?;
+        let shown = output.show(&snapshot, created);
+        // Something may still be frozen, and that is worse than a closed pipe.
+        after.map_err(|failure| CliError::HookAfter(snapshot.name, failure))?;
+        shown
     }
 }
 

@@ -3,19 +3,21 @@
 //!
 //! They are executed by the command line, as whoever calls it, and never by a node. Once the first one has
 //! been started, the second one is executed whatever happens: if the first one fails, or ends too late, if the
-//! snapshot is refused, and if a signal asks this process to end. Otherwise a guest would stay frozen.
+//! snapshot is refused, and if a signal asks this process to end, also while a node does not answer. Otherwise
+//! a guest would stay frozen.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use api::ClientError;
 use clap::Args;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use terms::signals;
 use tokio::signal::unix::SignalKind;
 
@@ -74,11 +76,11 @@ impl Hooks {
     ///
     /// # Errors
     /// No snapshot was taken: that of the first command, or of `take`. If the second one failed as well,
-    /// standard error says so.
-    pub fn around<T>(
+    /// standard error says so. [`CliError::SnapshotUnknown`] if a signal has arrived before the node answered.
+    pub fn around<T: Send + 'static>(
         &self,
         about: (&str, &[String]),
-        take: impl FnOnce() -> Result<T, ClientError>,
+        take: impl FnOnce() -> Result<T, ClientError> + Send + 'static,
     ) -> Result<(T, Result<(), HookFailure>), CliError> {
         if self.before.is_none() && self.after.is_none() {
             return Ok((take()?, Ok(())));
@@ -89,12 +91,13 @@ impl Hooks {
         self.around_until(&over, about, take)
     }
 
-    /// As [`Hooks::around`]: when `over` becomes true, the first command is stopped.
-    fn around_until<T>(
+    /// As [`Hooks::around`]: when `over` becomes true, the first command is stopped, and the snapshot is not
+    /// waited for.
+    fn around_until<T: Send + 'static>(
         &self,
         over: &AtomicBool,
         (name, volumes): (&str, &[String]),
-        take: impl FnOnce() -> Result<T, ClientError>,
+        take: impl FnOnce() -> Result<T, ClientError> + Send + 'static,
     ) -> Result<(T, Result<(), HookFailure>), CliError> {
         let volumes = volumes.join(",");
         let about = [("URSA_SNAPSHOT", name), ("URSA_VOLUMES", volumes.as_str())];
@@ -105,7 +108,10 @@ impl Hooks {
             true => Err(HookFailure::Interrupted),
             false => Ok(()),
         });
-        let taken = before.map_err(CliError::HookBefore).and_then(|()| Ok(take()?));
+        let taken = before.map_err(CliError::HookBefore).and_then(|()| {
+            let taken = unless_over(over, take).ok_or_else(|| CliError::SnapshotUnknown(name.to_owned()))?;
+            Ok(taken?)
+        });
         // Whatever asks this process to end: what was frozen must continue.
         let after = self.after.as_ref();
         let after = after.map_or(Ok(()), |command| execute(command, about, self.hook_timeout, || false));
@@ -113,12 +119,29 @@ impl Hooks {
             (Ok(taken), after) => Ok((taken, after)),
             (Err(error), Ok(())) => Err(error),
             (Err(error), Err(failure)) => {
-                // There is no snapshot, but something may still be frozen, and that is worse.
+                // There may be no snapshot, but something may still be frozen, and that is worse.
                 eprintln!(
                     "ATTENTION: the command after the snapshot {failure}: check that what --before froze continues"
                 );
                 Err(error)
             }
+        }
+    }
+}
+
+/// What `take` returns; `None` if `over` becomes true before. A node that hangs may take minutes to answer.
+fn unless_over<T: Send + 'static>(over: &AtomicBool, take: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (answer, answered) = mpsc::channel();
+    // It ends with the call, or with this process.
+    thread::spawn(move || {
+        // Nobody may wait for it any more.
+        let _ = answer.send(take());
+    });
+    loop {
+        match answered.recv_timeout(LOOK_EVERY) {
+            Ok(taken) => return Some(taken),
+            Err(RecvTimeoutError::Timeout) if !over.load(Ordering::Relaxed) => {}
+            Err(_) => return None,
         }
     }
 }
@@ -172,7 +195,10 @@ fn end(child: &mut Child) {
         // It may just have ended.
         let _ = kill_process_group(group, signal);
         let began = Instant::now();
-        while began.elapsed() < KILL_AFTER && matches!(child.try_wait(), Ok(None)) {
+        // What it has started may clean up for longer than the shell.
+        while began.elapsed() < KILL_AFTER
+            && (matches!(child.try_wait(), Ok(None)) || test_kill_process_group(group).is_ok())
+        {
             thread::sleep(LOOK_EVERY);
         }
     }
@@ -230,7 +256,6 @@ fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>) {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::fs;
 
     use tempfile::TempDir;
@@ -238,6 +263,7 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
+    static NOT_OVER: AtomicBool = AtomicBool::new(false);
 
     fn run(command: &str, limit: Duration) -> Result<(), String> {
         let variables = [("URSA_SNAPSHOT", "first"), ("URSA_VOLUMES", "db,logs")];
@@ -289,7 +315,17 @@ mod tests {
         before: Option<&str>,
         after: Option<&str>,
         taken: Result<(), ClientError>,
-        is_over: bool,
+        over: &AtomicBool,
+    ) -> (String, Result<Option<HookFailure>, CliError>) {
+        around_call(before, after, || taken, over)
+    }
+
+    /// The same, with what the call does.
+    fn around_call(
+        before: Option<&str>,
+        after: Option<&str>,
+        call: impl FnOnce() -> Result<(), ClientError> + Send + 'static,
+        over: &AtomicBool,
     ) -> (String, Result<Option<HookFailure>, CliError>) {
         let directory = TempDir::new().unwrap();
         let log = directory.path().join("log");
@@ -299,16 +335,14 @@ mod tests {
             after: after.map(|then| logged("a", then)),
             hook_timeout: LONG,
         };
-        let called = Cell::new(false);
-        let take = || {
-            called.set(true);
-            let so_far = fs::read_to_string(&log).unwrap_or_default();
-            fs::write(&log, so_far + "t").unwrap();
-            taken
+        let taken = log.clone();
+        let take = move || {
+            let so_far = fs::read_to_string(&taken).unwrap_or_default();
+            fs::write(&taken, so_far + "t").unwrap();
+            call()
         };
-        let result = hooks.around_until(&AtomicBool::new(is_over), ("first", &["db".to_owned()]), take);
+        let result = hooks.around_until(over, ("first", &["db".to_owned()]), take);
         let text = fs::read_to_string(&log).unwrap_or_default();
-        assert_eq!(called.get(), text.contains('t'));
         (text, result.map(|((), after)| after.err()))
     }
 
@@ -318,37 +352,47 @@ mod tests {
 
     #[test]
     fn what_was_frozen_continues_whatever_happens() {
-        let (order, result) = around(Some("true"), Some("true"), Ok(()), false);
+        let (order, result) = around(Some("true"), Some("true"), Ok(()), &NOT_OVER);
         assert!(order == "bta" && matches!(result, Ok(None)), "{order} {result:?}");
         // The snapshot is refused.
-        let (order, result) = around(Some("true"), Some("true"), refused(), false);
+        let (order, result) = around(Some("true"), Some("true"), refused(), &NOT_OVER);
         assert!(order == "bta" && matches!(result, Err(CliError::Client(_))), "{order} {result:?}");
         // The first command fails half-way.
-        let (order, result) = around(Some("exit 1"), Some("true"), Ok(()), false);
+        let (order, result) = around(Some("exit 1"), Some("true"), Ok(()), &NOT_OVER);
         assert!(order == "ba" && matches!(result, Err(CliError::HookBefore(_))), "{order} {result:?}");
         // The second one, too: the first failure is the result.
-        let (order, result) = around(Some("exit 1"), Some("exit 2"), Ok(()), false);
+        let (order, result) = around(Some("exit 1"), Some("exit 2"), Ok(()), &NOT_OVER);
         let text = result.unwrap_err().to_string();
         assert_eq!(
             (order.as_str(), text.as_str()),
             ("ba", "no snapshot was taken: the command before it failed with exit code 1")
         );
         // There is a snapshot, and something may still be frozen.
-        let (order, result) = around(Some("true"), Some("exit 2"), Ok(()), false);
+        let (order, result) = around(Some("true"), Some("exit 2"), Ok(()), &NOT_OVER);
         assert!(
             order == "bta" && matches!(result, Ok(Some(HookFailure::Exit { code: 2, .. }))),
             "{order} {result:?}"
         );
-        let (order, _) = around(None, Some("true"), refused(), false);
+        let (order, _) = around(None, Some("true"), refused(), &NOT_OVER);
         assert_eq!(order, "ta");
     }
 
     #[test]
     fn an_interruption_leaves_nothing_frozen() {
         let began = Instant::now();
-        let (order, result) = around(Some("sleep 60"), Some("true"), Ok(()), true);
+        let (order, result) = around(Some("sleep 60"), Some("true"), Ok(()), &AtomicBool::new(true));
         let is_interrupted = matches!(result, Err(CliError::HookBefore(HookFailure::Interrupted)));
         assert!(is_interrupted && order.ends_with('a') && !order.contains('t'), "{order} {result:?}");
+        // The node hangs.
+        let over = Arc::new(AtomicBool::new(false));
+        let signal = Arc::clone(&over);
+        let call = move || {
+            signal.store(true, Ordering::Relaxed);
+            thread::sleep(LONG);
+            Ok(())
+        };
+        let (order, result) = around_call(Some("true"), Some("true"), call, &over);
+        assert!(order == "bta" && matches!(result, Err(CliError::SnapshotUnknown(_))), "{order} {result:?}");
         assert!(began.elapsed() < Duration::from_secs(30));
     }
 }

@@ -198,7 +198,7 @@ fn held_or_released(changed: &Snapshot, now: u64) -> String {
     match (held, expires) {
         (true, _) => format!("Snapshot {name} is on hold: it cannot be deleted.\n"),
         (false, Some(at)) if *at <= now => {
-            format!("Snapshot {name} is released. It has expired, and is deleted now.\n")
+            format!("Snapshot {name} is released. It has expired, and is deleted in a few seconds.\n")
         }
         (false, _) => format!("Snapshot {name} is released.\n"),
     }
@@ -397,7 +397,7 @@ mod tests {
     fn a_release_says_if_the_snapshot_has_expired_meanwhile() {
         let released = Snapshot { expires: Some(500), ..snapshot() };
         assert_eq!(held_or_released(&released, 499), "Snapshot before-upgrade is released.\n");
-        assert!(held_or_released(&released, 500).contains("is deleted now"));
+        assert!(held_or_released(&released, 500).contains("is deleted in a few seconds"));
         assert!(held_or_released(&snapshot(), 500).ends_with("is released.\n"));
         let held = Snapshot { held: true, ..released };
         assert!(held_or_released(&held, 500).contains("is on hold"));

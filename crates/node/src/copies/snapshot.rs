@@ -60,7 +60,7 @@ pub struct SnapshotEntry {
     /// From when on it is to be deleted, unless it is on hold, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// What people say about it, by key.
+    /// Its labels, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The restore before which it is taken, as long as that is not complete. Hosts are stopped for it on the

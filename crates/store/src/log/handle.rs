@@ -276,9 +276,9 @@ pub struct LogFigures {
     pub usable: u64,
     /// The part of it that is kept for the unused reserves of volumes.
     pub reserved: u64,
-    /// The part of `live` that only snapshots need.
+    /// The part of `live` that only snapshots need, at least.
     pub snapshots: u64,
-    /// The part that snapshots hold that were deleted, at most.
+    /// The part of `live` that deleted snapshots still hold, at most.
     pub freeing: u64,
     /// The segments that can be written without cleaning.
     pub free: u64,

@@ -177,24 +177,41 @@ impl Running {
         ByteLen(self.held.get(&era).map_or(0, |held| held.quarters * QUARTER_BYTES as u64))
     }
 
-    /// How much space deleted snapshots of a branch still hold, at most.
-    fn held_by_deleted(&self, branch: u32) -> ByteLen {
-        let is_needless = |line: &u32| !self.marks.is_line_needed(branch, *line);
-        let lines = self.marks.lines(branch).filter(is_needless).map(|line| Era::new(branch, line));
-        ByteLen(self.marks.deleted_of(branch).chain(lines).map(|era| self.held_by(era).0).sum())
+    /// The eras of a branch that nobody reads any more: of deleted snapshots, and of lines.
+    fn needless_eras(&self, branch: u32) -> impl Iterator<Item = Era> {
+        let is_needless = move |line: &u32| !self.marks.is_line_needed(branch, *line);
+        let lines = self.marks.lines(branch).filter(is_needless).map(move |line| Era::new(branch, line));
+        self.marks.deleted_of(branch).chain(lines)
     }
 
-    /// How much space snapshots hold that exist, and how much deleted ones still hold, at most.
+    /// How much space deleted snapshots of a branch still hold, at most.
+    fn held_by_deleted(&self, branch: u32) -> ByteLen {
+        ByteLen(self.needless_eras(branch).map(|era| self.held_by(era).0).sum())
+    }
+
+    /// How much space only snapshots that exist need, at least, and how much deleted ones still hold, at
+    /// most.
     pub(super) fn held_by_snapshots(&self) -> (ByteLen, ByteLen) {
         if self.marks.is_empty() {
             return (ByteLen(0), ByteLen(0));
         }
-        // What volumes hold now is in the first era of their present line.
-        let past = self.held.keys().filter(|era| era.number != self.marks.now(era.branch));
-        let past: u64 = past.map(|era| self.held_by(*era).0).sum();
+        let (mut needed, mut needless) = (0, 0);
         let branches: BTreeSet<u32> = self.held.keys().map(|era| era.branch).collect();
-        let deleted: u64 = branches.into_iter().map(|branch| self.held_by_deleted(branch).0).sum();
-        (ByteLen(past.saturating_sub(deleted)), ByteLen(deleted))
+        for branch in branches {
+            let gone: BTreeSet<Era> = self.needless_eras(branch).collect();
+            // A volume that was restored may need anything that its present line is read through.
+            let present = self.marks.eras_under(branch, self.marks.now(branch));
+            let present: BTreeSet<u32> = present.into_iter().collect();
+            for (era, held) in self.held.range(Era::first(branch)..=Era::new(branch, u32::MAX)) {
+                if gone.contains(era) {
+                    needless += held.quarters;
+                } else if !present.contains(&era.number) {
+                    needed += held.quarters;
+                }
+            }
+        }
+        let bytes = |quarters: u64| ByteLen(quarters * QUARTER_BYTES as u64);
+        (bytes(needed), bytes(needless))
     }
 }
 
@@ -426,7 +443,8 @@ impl Slice {
         if let Layout::Log(slice) = &*self.layout() {
             let inner = &slice.log().inner;
             inner.state.borrow_mut().folding_paused = is_paused;
-            if inner.goes_on() {
+            // A pause is repeated again and again: nothing is searched for then.
+            if !is_paused && inner.goes_on() {
                 inner.sweep();
                 inner.tend();
             }

@@ -55,9 +55,9 @@ pub struct LogSpace {
     /// The unused part of volumes' reserves, as far as is known.
     pub reserved: u64,
     /// The part of `live` that only snapshots need. What was overwritten in the last seconds is not counted
-    /// yet.
+    /// yet, nor is anything that a restored volume may still read of its snapshots.
     pub snapshots: u64,
-    /// The part of `live` that snapshots hold that were deleted, at most: it is freed in the background.
+    /// The part of `live` that deleted snapshots still hold, at most. It is freed in the background.
     pub freeing: u64,
     /// The space that all volumes can still take: in what is lent, and in what the pool can still lend.
     pub room: u64,

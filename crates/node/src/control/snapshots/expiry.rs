@@ -19,6 +19,8 @@ use crate::member::Reconciler;
 
 /// How often a node looks at the ages of snapshots at most: it reads the entries of all of them.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How many are deleted at most with one turn: snapshots that are due by schedule wait meanwhile.
+const AT_ONCE: usize = 256;
 /// How old a snapshot is, in seconds, when people are asked whether they have forgotten it.
 const OLD_AFTER: u64 = 30 * DAY;
 
@@ -98,12 +100,13 @@ impl Control {
     }
 }
 
-/// Deletes snapshots that have expired, unless somebody changes that meanwhile.
+/// Deletes snapshots that have expired, unless somebody changes that meanwhile. The next look finds those
+/// that are left.
 async fn delete_all(reconciler: &Reconciler, expired: Vec<u32>) {
     if !take_turn(reconciler, Reconciler::transaction()).await {
         return;
     }
-    for number in expired {
+    for number in expired.into_iter().take(AT_ONCE) {
         if reconciler.is_stopping() {
             break;
         }

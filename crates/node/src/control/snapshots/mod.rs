@@ -4,8 +4,8 @@
 //! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What one has: [`reading`]. What
 //! differs between two: [`diff`]. What each node does about those that were deleted: [`tidying`]. What pools
 //! still have of those that are gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`]
-//! and [`scheduled`]. What people say about a snapshot: [`properties`]. Those that expire: [`expiry`]. What
-//! is freed of those that were deleted: [`freeing`].
+//! and [`scheduled`]. Holds, expiries and labels: [`properties`]. Those that have expired: [`expiry`]. How far
+//! the space of deleted ones is freed: [`freeing`].
 
 mod calendar;
 mod diff;
@@ -94,7 +94,7 @@ pub(in crate::control) struct Snapshots {
     old: RefCell<Option<Old>>,
     /// The pools in which space of deleted snapshots is being freed, or that are paused.
     freeing: RefCell<BTreeMap<PoolId, Course>>,
-    /// Pools that are being paused again.
+    /// Pools whose logs are being paused again: some may have been opened since.
     pausing: UnderWay<PoolId>,
 }
 

@@ -1,4 +1,4 @@
-//! What people say about a snapshot: whether it is on hold, when it expires, and its labels.
+//! What people set on a snapshot: whether it is on hold, when it expires, and its labels.
 //!
 //! Ursa acts on a hold and on an expiry ([`super::expiry`]); labels are for people and scripts.
 
@@ -42,7 +42,7 @@ pub struct SnapshotUpdate {
 }
 
 impl Control {
-    /// Changes what is said about a snapshot.
+    /// Changes whether a snapshot is on hold, when it expires, and its labels.
     ///
     /// # Errors
     /// It is not found, or is being deleted; [`ControlError::SnapshotPreparing`]; a label or the expiry is

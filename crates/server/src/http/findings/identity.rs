@@ -29,8 +29,9 @@ same_names! {
     /// The condition of a code; some codes have more severe ones, too ([`severity`]).
     pub(super) fn condition(FindingCode) -> Condition {
         SplitBrain, VolumeUnavailable, ContinuedAlone, SnapshotScheduleMissed, SnapshotsOld, CopiesMismatch,
-        BlocksLost, ScrubUnrepaired, ScrubOverdue, VolumeNameTaken, CopyOutOfSync, ResyncRunning, ResyncWaiting, ResyncPaused, NodeDown,
-        NodeCutOff, NodeMaintenance, NodeSilent, NodeSetBack, NodeRemoved, ClusterFailed,
+        BlocksLost, ScrubUnrepaired, ScrubOverdue, VolumeNameTaken, CopyOutOfSync, ResyncRunning,
+        ResyncWaiting, ResyncPaused, NodeDown, NodeCutOff, NodeMaintenance, NodeSilent, NodeSetBack,
+        NodeRemoved, ClusterFailed,
         LinkAddressMissing, FloatingIpLost, LoginsRefused, NoQuorum, NoWitness, RecordLost, RecordStalled,
         RecordEntriesUnreadable, RecordFault, RecordLatched, DiskFailed, ReadFailed, PoolClosed,
         PoolReadOnly, PoolSetBack, PoolOvercommitted, SnapshotSpace, PoolNearlyFull, PoolFullSoon, ChangeStuck,

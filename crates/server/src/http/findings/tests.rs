@@ -499,7 +499,7 @@ fn snapshots_that_may_have_been_forgotten_are_advice() {
     assert_eq!((finding.severity, finding.code), (Info, Code::SnapshotsOld));
     assert_eq!(
         finding.cause,
-        "3 snapshots are older than 30 days and never expire, the oldest one is before of 2026-11-22 12:00:00Z: they may have been forgotten."
+        "3 snapshots are older than 30 days and never expire: they may have been forgotten. The oldest is before, taken on 2026-11-22 12:00:00Z."
     );
     assert_eq!(finding.subject, Subject { kind: SubjectKind::Cluster, name: None, id: None, node: None });
     let found = findings(&Observed { reports: vec![report(1, kind(1)), report(2, kind(1))], ..cluster() });

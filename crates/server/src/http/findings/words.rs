@@ -170,7 +170,7 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
                 pool_of(pool),
                 ByteLen(pool.total)
             ),
-            action: "Delete snapshots that are not needed, or keep fewer by schedule (`ursa snapshot schedule change`). FREES says what the deletion of each frees".into(),
+            action: "Delete snapshots that are not needed, or keep fewer by schedule (`ursa snapshot schedule change`). FREES shows what deleting each one frees".into(),
             command: "ursa snapshot list".into(),
         },
         What::Own(reports) => of_reports(reports, nodes),
@@ -517,7 +517,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                     utc(*at)
                 ),
                 _ => format!(
-                    "{count} snapshots are older than 30 days and never expire, the oldest one is {oldest} of {}: they may have been forgotten.",
+                    "{count} snapshots are older than 30 days and never expire: they may have been forgotten. The oldest is {oldest}, taken on {}.",
                     utc(*at)
                 ),
             },

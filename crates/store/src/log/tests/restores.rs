@@ -154,6 +154,29 @@ fn nothing_is_kept_that_nobody_needs() {
     });
 }
 
+/// A restored slice reads most of its blocks in what snapshots hold: that is not theirs alone.
+#[test]
+fn what_a_restored_slice_may_read_does_not_count_as_held_by_snapshots() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (pool, _disks, _id, slice) = one_slice(4 << 20).await;
+        let held = || {
+            let space = pool.log_space().unwrap();
+            (space.snapshots / BLOCK, space.freeing / BLOCK)
+        };
+        two_snapshots(&slice, true).await;
+        assert_eq!(live(&pool, &slice).await, 45);
+        assert_eq!(held(), (12, 0), "what was changed after the first one");
+        slice.restore_snapshot(1, 1).await.unwrap();
+        settle(&slice).await;
+        assert_eq!((live(&pool, &slice).await, held()), (45, (0, 0)));
+        slice.delete_snapshots(&[1, 2]).await.unwrap();
+        settle(&slice).await;
+        assert_eq!((live(&pool, &slice).await, held()), (30, (0, 0)));
+    });
+}
+
 /// Before, the last snapshot of its line got what it reads there. That one needed it no more, and freed it.
 #[test]
 fn a_snapshot_keeps_what_it_has_of_the_parent_though_a_later_one_has_handed_on_its_own() {
