@@ -34,6 +34,7 @@ mod memory;
 mod model;
 mod pace;
 mod packed;
+mod past;
 mod reserve;
 mod restores;
 mod rot;
