@@ -576,7 +576,7 @@ impl SliceCopy {
 
     /// Notes that a block cannot be read here.
     pub(in crate::copies) fn note_bad(&self, bad: BadBlock) {
-        note_bad_block_of_copy(self.address.volume, self.place_in_volume(bad.offset), bad);
+        note_bad_block_of_copy(self.address.volume, self.place_in_volume(bad.offset), bad, None);
     }
 
     /// Notes that this joiner's disk cannot read a region that is to be compared.
