@@ -2,6 +2,7 @@
 
 mod diffs;
 mod restores;
+mod rot;
 mod schedules;
 
 use super::set_back::with_image_of_yesterday;
