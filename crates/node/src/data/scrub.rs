@@ -97,8 +97,8 @@ impl Scrubbed {
 }
 
 impl Volume {
-    /// One step of a scrub of a slice: reads what is in use, and repairs what cannot be read, as a host's read
-    /// does.
+    /// One step of a scrub of a slice: reads what is in use, and repairs what cannot be read, as a host's
+    /// read does.
     ///
     /// # Errors
     /// Those of the layout. [`SliceError::Unavailable`]: this node's copy is not in sync.

@@ -5,8 +5,8 @@
 //! have, each block once.
 //!
 //! A repair is a move, as by the cleaner, whose data comes from outside. The checksum in the map proves that
-//! this is the block. Whichever leaf names the block when the move is merged names the new place from then on,
-//! so all snapshots that have the block are repaired together, and what the branch reads as now stays.
+//! this is the block. Whichever leaf names the block when the move is merged names the new place from then
+//! on, so all snapshots that have the block are repaired together, and what the branch reads as now stays.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -76,8 +76,8 @@ impl BadVersion {
         data.len() == SLOT_BYTES && crc32c(data) == self.stored.crc
     }
 
-    /// The block with these bytes as it is stored in a place of the same size; `None`: they are not its bytes,
-    /// or this version compresses it to another size.
+    /// The block with these bytes as it is stored in a place of the same size; `None`: they are not its
+    /// bytes, or this version compresses it to another size.
     fn as_stored(&self, data: &Chain) -> Option<SharedBuf> {
         let bytes = data.to_vec();
         let block: &[u8; SLOT_BYTES] = bytes.as_slice().try_into().ok()?;
@@ -444,8 +444,8 @@ impl Inner {
         Ok(repaired)
     }
 
-    /// Writes a block as the cleaner moves one. Returns where; `None`: these are not its bytes, nobody needs it
-    /// any more, or there is no room.
+    /// Writes a block as the cleaner moves one. Returns where; `None`: these are not its bytes, nobody needs
+    /// it any more, or there is no room.
     async fn store_again(
         &self,
         branch: u32,

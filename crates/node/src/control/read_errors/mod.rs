@@ -177,8 +177,8 @@ pub(super) fn with_volume(number: u32, what: impl FnOnce(&Control, VolumeId) + S
     });
 }
 
-/// Notes a failed read of a volume that only this node has, at this offset in the volume; of a block that only
-/// snapshots have, with the number of one in pools. From any core.
+/// Notes a failed read of a volume that only this node has, at this offset in the volume. Of a block that
+/// only snapshots have, with the number of one of them in pools. From any core.
 pub(crate) fn note_bad_block(volume: VolumeId, of_volume: ByteOffset, bad: BadBlock, snapshot: Option<u64>) {
     with_control(move |control| control.note_bad_block(volume, of_volume.0, bad, snapshot));
 }
