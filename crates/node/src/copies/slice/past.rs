@@ -11,7 +11,6 @@ use store::{BadVersion, SliceError};
 
 use super::SliceCopy;
 use super::repair::PHYSICAL_BLOCK;
-use crate::control::note_bad_block_of_copy;
 
 impl SliceCopy {
     /// Repairs blocks that only snapshots have with what other copies in sync have in the same snapshots.
@@ -25,8 +24,7 @@ impl SliceCopy {
     ) -> Result<Vec<(BadVersion, bool)>, SliceError> {
         let mut found = Vec::new();
         for version in &bad {
-            let (block, snapshot) = (version.block, Some(version.snapshot));
-            note_bad_block_of_copy(self.address.volume, self.place_in_volume(block.offset), block, snapshot);
+            self.note_bad_version(version);
             if let Some(data) = self.fetch_version(version).await {
                 found.push((*version, data));
             }
