@@ -482,3 +482,29 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+impl Inner {
+    /// All blocks that only snapshots of a branch have, as if a disk could not read any of them.
+    pub(super) async fn all_past(&self, branch: u32) -> Vec<BadVersion> {
+        let keys: Vec<LeafKey> = {
+            let state = self.state.borrow();
+            let eras = state.past_eras(branch).into_iter().map(|number| Era::new(branch, number));
+            let leaves = eras.flat_map(|era| state.leaves.range((era, 0)..=(era, u64::MAX)));
+            leaves.map(|(key, _)| *key).collect()
+        };
+        let mut all = Vec::new();
+        for key in keys {
+            for (block, stored) in self.blocks_of_past(key, &mut 0, usize::MAX).await.expect("no fault") {
+                let generation = {
+                    let state = self.state.borrow();
+                    state.segments.used.get(&stored.place.segment).map_or(0, |used| used.generation)
+                };
+                let noted = Noted { block, stored, generation };
+                let version = self.version_of(key.0, noted, ReadFailure::Medium).await;
+                all.extend(version.expect("no fault"));
+            }
+        }
+        all
+    }
+}

@@ -39,7 +39,7 @@ async fn scrub(slice: &Slice) -> Scrubbed {
     all
 }
 
-fn branch_of(slice: &Slice) -> u32 {
+pub(super) fn branch_of(slice: &Slice) -> u32 {
     match &*slice.layout() {
         Layout::Log(slice) => slice.branch(),
         _ => panic!("a log slice"),
