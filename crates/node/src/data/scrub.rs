@@ -9,8 +9,8 @@ use store::{BadBlock, BadVersion, FoundBad, MAP_UNIT, PastCursor, ReadFailure, S
 use super::{Slice, Volume};
 use crate::control::{note_bad_block, note_repaired_block};
 
-/// How much of a slice one step looks through for what is in use: a volume of 64 TiB that is empty takes a
-/// million steps of some microseconds.
+/// How much of a slice one step looks through for what is in use: a volume of 64 TiB that is empty takes two
+/// million steps of some microseconds, half of which look for what only snapshots have.
 const LOOK_BYTES: u64 = 64 << 20;
 
 /// How much a step reads at most. Hosts' commands on the same disk wait for that: 2 ms on a disk that seeks,

@@ -232,14 +232,16 @@ impl Control {
         self.read_errors.changed.notify();
         let (name, disk) = (pool.name(), disk_path(&pool, bad.disk));
         let volume_name = self.shown_name(&info);
-        let of_snapshot = snapshot.map(|number| format!(" in snapshot {}", self.name_of_snapshot(number)));
         let text = match news {
             News::Old => return,
-            News::Block => format!(
-                "disk {disk} of pool {name} cannot read byte {}: LBA {lba} of volume {volume_name}{}",
-                bad.disk_offset,
-                of_snapshot.unwrap_or_default()
-            ),
+            News::Block => {
+                let of_snapshot = |number| format!(" in snapshot {}", self.name_of_snapshot(number));
+                format!(
+                    "disk {disk} of pool {name} cannot read byte {}: LBA {lba} of volume {volume_name}{}",
+                    bad.disk_offset,
+                    snapshot.map(of_snapshot).unwrap_or_default()
+                )
+            }
             News::Many => format!("disk {disk} of pool {name} cannot read more than {BLOCKS_MAX} blocks"),
         };
         let cause = match bad.cause {
