@@ -50,8 +50,8 @@ pub use error::{BadBlock, MissingDisk, ReadFailure, SliceError, StoreError};
 pub use geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, EXTENTS_MAX};
 pub use id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
 pub use log::{
-    ChangedRange, ChangedRanges, DiffLimits, HeldSnapshot, LogFigures, LogMemory, LogTuning, MAP_UNIT,
-    NewSnapshot, SnapshotError, SnapshotInfo,
+    BadVersion, ChangedRange, ChangedRanges, DiffLimits, FoundBad, HeldSnapshot, LogFigures, LogMemory,
+    LogTuning, MAP_UNIT, NewSnapshot, PastCursor, SnapshotError, SnapshotInfo, SnapshotsChecked,
 };
 pub use lost::{LOST_UNIT, LOST_UNITS_MAX};
 pub use pool::{

@@ -160,6 +160,8 @@ pub enum FaultKind {
         blocks: u64,
         /// The LBA of the first of these.
         lba: u64,
+        /// How many of them only snapshots have.
+        of_snapshots: u64,
     },
     /// A volume has not been scrubbed for far longer than the interval.
     ScrubOverdue {
@@ -177,6 +179,9 @@ pub struct UnreadBlock {
     pub volume: String,
     /// Its address.
     pub lba: u64,
+    /// The name of a snapshot that has the block, if the volume does not have it now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
 }
 
 impl FaultKind {

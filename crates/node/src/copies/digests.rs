@@ -48,7 +48,7 @@ pub async fn digests(
     match read.await {
         Ok(digests) => Some(Ok(digests)),
         Err(SliceError::Unreadable(bad)) => {
-            note_bad_block(volume.id(), volume.volume_offset(slice, bad.offset), bad);
+            note_bad_block(volume.id(), volume.volume_offset(slice, bad.offset), bad, None);
             Some(Err(bad))
         }
         Err(_) => None,

@@ -28,7 +28,7 @@ use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe, WhenFull};
 pub use self::convert::convert_some;
 pub use self::order::{Exclusive, Order};
 use self::piece::PieceOp;
-pub use self::scrub::Scrubbed;
+pub use self::scrub::{ScrubAt, Scrubbed, ScrubbedBlock};
 pub use self::slice::{ClaimRole, Slice, TakenRange};
 use crate::control::{note_bad_block, space_of};
 
@@ -460,7 +460,7 @@ impl Volume {
         let lba = |offset| self.lba(self.stripe.volume_offset(piece.slice, offset));
         match error {
             SliceError::Unreadable(bad) => {
-                note_bad_block(self.id, self.stripe.volume_offset(piece.slice, bad.offset), bad);
+                note_bad_block(self.id, self.stripe.volume_offset(piece.slice, bad.offset), bad, None);
                 BlockError::Unreadable(lba(bad.offset))
             }
             SliceError::Unwritable => BlockError::Unwritable,

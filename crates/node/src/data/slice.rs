@@ -8,7 +8,7 @@ use std::rc::Rc;
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::Payload;
 use rt::Durability;
-use store::{BadBlock, CoreDisks, MovedPart, SliceError, SliceSpec};
+use store::{BadBlock, BadVersion, CoreDisks, MovedPart, SliceError, SliceSpec};
 
 use super::order::Order;
 use crate::copies::{Opening, SliceCopy};
@@ -132,6 +132,17 @@ impl Slice {
         match self.copy.get() {
             None => false,
             Some(copy) => copy.repair_found(bad).await,
+        }
+    }
+
+    /// Repairs blocks that only snapshots have from another copy. Returns whether each can be read now.
+    pub(super) async fn repair_past(
+        &self,
+        bad: Vec<BadVersion>,
+    ) -> Result<Vec<(BadVersion, bool)>, SliceError> {
+        match self.copy.get() {
+            None => Ok(bad.into_iter().map(|version| (version, false)).collect()),
+            Some(copy) => copy.repair_past(bad).await,
         }
     }
 

@@ -12,7 +12,7 @@ use super::*;
 const FOUND: [&str; 3] = ["read_failed", "block_repaired", "scrub_found_bad_blocks"];
 
 impl Cluster {
-    fn scrub(&self, by: usize) -> Scrub {
+    pub(super) fn scrub(&self, by: usize) -> Scrub {
         self.control(by, |control| async move {
             let name = Shape::thick().name;
             let mut found = control.begin_scrub(name).unwrap();
@@ -42,7 +42,7 @@ impl Cluster {
     }
 
     /// For each volume in which a scrub has left bad blocks: how many, and the first LBA.
-    fn unrepaired(&self, by: usize) -> Vec<(u64, u64)> {
+    pub(super) fn unrepaired(&self, by: usize) -> Vec<(u64, u64)> {
         let faults = self.control(by, |control| async move { control.faults() });
         let unrepaired = |kind: FaultKind| match kind {
             FaultKind::ScrubUnrepaired { blocks, lba, .. } => Some((blocks, lba)),

@@ -286,7 +286,15 @@ impl Harms<'_> {
             if scrub.as_ref().is_some_and(|scrub| scrub.found.bad > 0) {
                 self.counts.count("rot in a log found by a scrub");
             }
-            left = left.zip(scrub).map(|(left, scrub)| left + scrub.found.unrepaired());
+            // Of an older version, another copy need not have the snapshot any more, or yet.
+            let unrepaired = scrub.map(|scrub| {
+                let of_snapshots = scrub.found.of_snapshots;
+                if of_snapshots > 0 {
+                    self.counts.count("rot in a snapshot that no other copy has");
+                }
+                scrub.found.unrepaired().saturating_sub(of_snapshots)
+            });
+            left = left.zip(unrepaired).map(|(left, unrepaired)| left + unrepaired);
         }
         left
     }

@@ -13,7 +13,8 @@ use rt::sync::{Receiver, oneshot};
 
 use super::append::Survivor;
 use super::pack::is_intact;
-use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS};
+use super::past::Noted;
+use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS, Stored};
 use super::record::{DATA_SLOTS_MAX, ENTRIES_MAX, Head, Stream};
 use super::segment::Used;
 use super::{Inner, Running, Sweeping};
@@ -206,12 +207,14 @@ impl Inner {
                     self.effort.wait().await;
                     self.effort.spend(1);
                 }
+                let (branch, era, block) = (entry.branch, entry.era, entry.block);
                 if !is_intact(stored, from.size(), crc) {
                     self.is_bad(from);
+                    let bad = Noted { block, stored: Stored { place: from, crc }, generation };
+                    self.handle.note_bad(branch, bad);
                     continue;
                 }
                 let data = Buf::copy_of(stored).share();
-                let (branch, era, block) = (entry.branch, entry.era, entry.block);
                 gathered.push(Survivor { branch, era, block, from, generation, crc, data });
             }
             done = end;
@@ -220,7 +223,7 @@ impl Inner {
     }
 
     /// Marks a slot with an unreadable block, if that is live: it and its segment stay where they are until
-    /// the block is written again.
+    /// the block is written again, or repaired.
     fn is_bad(&self, slot: Place) {
         self.state.borrow_mut().segments.set_bad(slot);
     }
@@ -275,9 +278,14 @@ impl Inner {
 impl Running {
     /// Whether a gathered block is still live in its old place.
     pub(super) fn is_in_place(&self, survivor: &Survivor) -> bool {
-        let used = self.segments.used.get(&survivor.from.segment);
-        let is_same = used.is_some_and(|used| used.generation == survivor.generation && !used.released);
-        is_same && self.segments.is_set(survivor.from)
+        self.is_still_there(survivor.from, survivor.generation)
+    }
+
+    /// Whether the block that lay in a place when its segment had this generation is still live there.
+    pub(super) fn is_still_there(&self, place: Place, generation: u64) -> bool {
+        let used = self.segments.used.get(&place.segment);
+        let is_same = used.is_some_and(|used| used.generation == generation && !used.released);
+        is_same && self.segments.is_set(place)
     }
 
     /// Whether a checkpoint would merge, remove or free anything.

@@ -1,6 +1,6 @@
 //! What the pool and the core that runs a log share, because they may be different cores.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,10 +11,14 @@ use rt::sync::{Sender, oneshot};
 use super::bounds::ReplayBounds;
 use super::marks::Origin;
 use super::memory::Member;
+use super::past::Noted;
 use super::place::{QUARTER_BYTES, SLOT_BYTES};
 use super::space::held_for;
 use super::{LogMemory, LogTuning};
 use crate::disks::SharedDisks;
+
+/// How many blocks a log notes that were found bad while nobody read them.
+const NOTED_MAX: usize = 256;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Poisoning is ignored: the mutex is only ever held for a few instructions that do not panic.
@@ -242,6 +246,8 @@ struct Shared {
     fewer_branches: bool,
     /// See [`LogHandle::lacks_records`].
     lacks_records: bool,
+    /// By branch, blocks that were found bad while nobody read them.
+    bad: BTreeMap<u32, Vec<Noted>>,
 }
 
 /// What the pool and a volume's slice in a log share.
@@ -579,6 +585,7 @@ impl LogHandle {
             shared.branches.remove(&branch);
             shared.origins.remove(&branch);
             shared.reserves.remove(&branch);
+            shared.bad.remove(&branch);
             shared.fewer_branches = true;
         }
         self.bell.ring();
@@ -632,6 +639,29 @@ impl LogHandle {
             branch.stored.store(stored, Ordering::Relaxed);
             branch.mapped.store(mapped, Ordering::Relaxed);
         }
+    }
+
+    /// Notes a block of a branch that may be bad, and that nobody has read, for the node to repair. If there
+    /// are too many, the next scrub finds it.
+    pub(super) fn note_bad(&self, branch: u32, bad: Noted) {
+        let mut shared = lock(&self.shared);
+        if shared.bad.values().map(Vec::len).sum::<usize>() >= NOTED_MAX {
+            return;
+        }
+        let of_branch = shared.bad.entry(branch).or_default();
+        if of_branch.iter().all(|known| known.stored.place != bad.stored.place) {
+            of_branch.push(bad);
+        }
+    }
+
+    /// Takes what was noted of a branch.
+    pub(super) fn take_bad(&self, branch: u32) -> Vec<Noted> {
+        lock(&self.shared).bad.remove(&branch).unwrap_or_default()
+    }
+
+    /// Adds the branches of which something was noted.
+    pub(crate) fn add_branches_with_bad(&self, branches: &mut BTreeSet<u32>) {
+        branches.extend(lock(&self.shared).bad.keys());
     }
 
     pub(crate) fn figures(&self) -> LogFigures {

@@ -9,7 +9,7 @@ use rt::{DiskError, join_all};
 use super::changes::Changes;
 use super::leaf::{Era, LEAF_BLOCKS, LEAF_GRAIN, Leaf, LeafKey};
 use super::marks::Stretch;
-use super::pack::unpack;
+use super::pack::{is_intact, unpack};
 use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots, Spot, Stored};
 use super::record::reveal;
 use super::segment::SLOT_GRAINS;
@@ -273,21 +273,12 @@ impl Inner {
     /// Reads blocks of which some are compressed. Each slot is read once, and slots that are adjacent on the
     /// disk are read together.
     async fn read_packed(&self, first: u64, spots: &[Spot]) -> Result<SharedBuf, Unread> {
-        let runs = into_runs(spots);
-        let mut reads = Vec::new();
-        for some in runs.chunks(PIECES_MAX) {
-            for read in join_all(some.iter().map(|run| self.read_run(*run))).await {
-                reads.push(read?);
-            }
-        }
+        let reads = self.read_runs(spots).await?;
         let mut data = Buf::zeroed(spots.len() * SLOT_BYTES);
         for ((block, spot), target) in (first..).zip(spots).zip(data.chunks_mut(SLOT_BYTES)) {
             let Some(stored) = spot.stored() else { continue };
             let Stored { place, crc } = stored;
-            let slot = Place::new(place.segment, place.slot);
-            let behind = reads.partition_point(|read| read.run.first <= slot);
-            let read = behind.checked_sub(1).map(|index| &reads[index]);
-            let Some((read, number)) = read.and_then(|read| Some((read, read.number(slot)?))) else {
+            let Some((read, number)) = with_slot(&reads, place) else {
                 return Err(self.unread(block, self.lost_at(stored), ReadFailure::Map));
             };
             let at = (read.disk, read.offset + (number * SLOT_BYTES) as u64);
@@ -309,6 +300,47 @@ impl Inner {
             }
         }
         Ok(data.share())
+    }
+
+    /// Reads the slots in which blocks lie, in their order.
+    async fn read_runs(&self, spots: &[Spot]) -> Result<Vec<Read>, Unread> {
+        let mut reads = Vec::new();
+        for some in into_runs(spots).chunks(PIECES_MAX) {
+            for read in join_all(some.iter().map(|run| self.read_run(*run))).await {
+                reads.push(read?);
+            }
+        }
+        Ok(reads)
+    }
+
+    /// Reads blocks, each on its own. Returns for each why it cannot be read; `None`: it can.
+    ///
+    /// The caller has pinned their segments.
+    ///
+    /// # Errors
+    /// [`Unread::Offline`].
+    pub(super) async fn failures(&self, blocks: &[Stored]) -> Result<Vec<Option<ReadFailure>>, Unread> {
+        let spots: Vec<Spot> = blocks.iter().copied().map(Spot::At).collect();
+        let reads = self.read_runs(&spots).await?;
+        let mut failures = Vec::new();
+        for Stored { place, crc } in blocks {
+            let Some((read, number)) = with_slot(&reads, *place) else {
+                failures.push(Some(ReadFailure::Map));
+                continue;
+            };
+            if let Some((_, cause)) = read.bad.iter().find(|(bad, _)| *bad == number) {
+                failures.push(Some(*cause));
+                continue;
+            }
+            if place.size().is_packed() {
+                self.effort.wait().await;
+                self.effort.spend(1);
+            }
+            let start = number * SLOT_BYTES + place.first_quarter() as usize * QUARTER_BYTES;
+            let mut stored = read.bytes[start..start + place.size().bytes()].to_vec();
+            failures.push((!is_intact(&mut stored, place.size(), *crc)).then_some(ReadFailure::Medium));
+        }
+        Ok(failures)
     }
 
     /// Reads slots, as far as the disk can read them.
@@ -463,37 +495,11 @@ impl Inner {
         if is_known { self.check_leaf_of(key, block).await } else { Ok(None) }
     }
 
-    /// The same for leaves of a branch's snapshots and former lines with these numbers, most of which reads
-    /// of the branch do not need: those that are not in memory are read, too.
-    ///
-    /// # Errors
-    /// [`Unread::Offline`].
-    pub(super) async fn check_leaves_of_snapshots(
-        self: &Rc<Inner>,
-        branch: u32,
-        numbers: Range<u64>,
-    ) -> Result<Vec<(Unread, bool)>, Unread> {
-        let keys: Vec<LeafKey> = {
-            let state = self.state.borrow();
-            let marks = &state.marks;
-            let former = marks.lines(branch).filter(|line| *line != marks.now(branch));
-            let eras = marks.of(branch).iter().map(|mark| mark.era).chain(former);
-            let eras = eras.map(|era| Era::new(branch, era));
-            let of_era = |era: Era| state.leaves.range((era, numbers.start)..(era, numbers.end));
-            eras.filter(|_| !numbers.is_empty()).flat_map(of_era).map(|(key, _)| *key).collect()
-        };
-        let mut found = Vec::new();
-        for key in keys {
-            found.extend(self.check_leaf_of(key, key.1 * LEAF_BLOCKS).await?);
-        }
-        Ok(found)
-    }
-
     /// Reads a leaf from the disk. If the disk cannot read it, one that is in memory is written again.
     ///
     /// Until then it stays in memory: a checkpoint that found it neither there nor on the disk would lose
     /// what it says.
-    async fn check_leaf_of(
+    pub(super) async fn check_leaf_of(
         self: &Rc<Inner>,
         key: LeafKey,
         block: u64,
@@ -629,6 +635,14 @@ fn into_runs(spots: &[Spot]) -> Vec<Slots> {
     let mut runs = Vec::new();
     slots.into_iter().for_each(|slot| Slots::add(&mut runs, slot));
     runs
+}
+
+/// The read with the slot of a block, and the slot's number there. Reads are in the order of their slots.
+fn with_slot(reads: &[Read], block: Place) -> Option<(&Read, usize)> {
+    let slot = Place::new(block.segment, block.slot);
+    let behind = reads.partition_point(|read| read.run.first <= slot);
+    let read = reads.get(behind.checked_sub(1)?)?;
+    Some((read, read.number(slot)?))
 }
 
 /// Splits what blocks read as into pieces, each of which is one read.

@@ -16,6 +16,7 @@ use rt::{Durability, Room};
 
 use super::leaf::LEAF_BLOCKS;
 use super::pack::Packer;
+use super::past::{BadVersion, FoundBad, PastCursor, SnapshotsChecked};
 use super::place::{SLOT_BYTES, Size};
 use super::queue::Item;
 use super::read::{MAP_UNIT, Unread};
@@ -261,9 +262,16 @@ impl LogSlice {
     }
 
     /// Repairs blocks that could not be read: writes them somewhere else, durably, and reads them back.
+    ///
+    /// What it replaces stays with the snapshots that have it, and is noted for them.
     pub(crate) async fn rewrite(&self, offset: ByteOffset, data: Chain) -> Result<(), SliceError> {
         let len = ByteLen(data.len() as u64);
+        self.ready().await?;
+        let inner = &self.log.inner;
+        let blocks = offset.0 / BLOCK..(offset.0 + len.0).div_ceil(BLOCK);
+        let replaced = inner.kept_by_snapshots(self.branch, blocks).await;
         self.write(offset, data.clone(), Durability::Durable).await?;
+        replaced.into_iter().for_each(|block| inner.handle.note_bad(self.branch, block));
         let found = self.read(offset, len).await?;
         if found.to_vec() == data.to_vec() { Ok(()) } else { Err(SliceError::Unwritable) }
     }
@@ -341,16 +349,28 @@ impl LogSlice {
         Ok(found.map(|(unread, is_mended)| (unread.error(offset.0), is_mended)))
     }
 
-    /// Reads the parts of the map that only snapshots need from the disk: those that begin in a range.
+    /// Reads what only snapshots have of a range from the disk.
     pub(crate) async fn check_snapshots(
         &self,
         range: Range<u64>,
-    ) -> Result<Vec<(SliceError, bool)>, SliceError> {
+        from: PastCursor,
+    ) -> Result<SnapshotsChecked, SliceError> {
         self.ready().await?;
-        let numbers = range.start.div_ceil(MAP_UNIT)..range.end.div_ceil(MAP_UNIT);
-        let checked = self.log.inner.check_leaves_of_snapshots(self.branch, numbers).await;
-        let found = checked.map_err(|unread| unread.error(range.start))?;
-        Ok(found.into_iter().map(|(unread, is_mended)| (unread.error(0), is_mended)).collect())
+        let numbers = range.start / MAP_UNIT..range.end.div_ceil(MAP_UNIT);
+        let checked = self.log.inner.check_past(self.branch, numbers, from).await;
+        checked.map_err(|unread| unread.error(range.start))
+    }
+
+    /// Takes what was noted of bad blocks while nobody read them.
+    pub(crate) async fn take_noted(&self) -> Result<FoundBad, SliceError> {
+        self.ready().await?;
+        self.log.inner.take_noted(self.branch).await.map_err(|unread| unread.error(0))
+    }
+
+    /// Stores blocks again for the snapshots that have them.
+    pub(crate) async fn put_back(&self, blocks: Vec<(BadVersion, Chain)>) -> Result<Vec<bool>, SliceError> {
+        self.ready().await?;
+        self.log.inner.put_back(self.branch, blocks).await
     }
 
     /// Reads what the log has twice, its root and its state, from the disks.

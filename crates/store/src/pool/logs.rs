@@ -3,7 +3,7 @@
 //! A log may live on another core than the pool. It asks for zones ahead of need, so that no write waits for
 //! a commit. Before the catalog gives a zone to the log, the zone's space is allocated in the file system.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -148,6 +148,20 @@ impl Pool {
             volumes.map(|(id, _)| *id).collect()
         };
         lacking.map(|(number, _)| of_log(*number)).collect()
+    }
+
+    /// The volumes of which logs have noted bad blocks while nobody read them: see
+    /// [`Slice::take_noted`](crate::Slice::take_noted).
+    pub fn volumes_with_bad_blocks(&self) -> Vec<VolumeId> {
+        let state = self.0.state.borrow();
+        let mut branches = BTreeSet::new();
+        state.logs.values().for_each(|log| log.add_branches_with_bad(&mut branches));
+        if branches.is_empty() {
+            return Vec::new();
+        }
+        let has_bad = |volume: &VolumeEntry| volume.branches().any(|(branch, _)| branches.contains(&branch));
+        let volumes = state.catalog.volumes.iter().filter(|(_, volume)| has_bad(volume));
+        volumes.map(|(id, _)| *id).collect()
     }
 
     /// Waits until logs whose slices are all closed have no I/O under way.

@@ -24,7 +24,7 @@ use crate::disks::CoreDisks;
 use crate::error::{BadBlock, SliceError};
 use crate::extent::ExtentRun;
 use crate::gate::Gate;
-use crate::log::LogHandle;
+use crate::log::{BadVersion, FoundBad, LogHandle, PastCursor, SnapshotsChecked};
 use crate::lost::Lost;
 use crate::ram::RamSlice;
 use crate::range_lock::RangeLock;
@@ -607,10 +607,11 @@ impl Slice {
         })
     }
 
-    /// Checks on the disk what says where the blocks of snapshots lie, for a log-structured slice: the parts
-    /// of its map that begin in a range, and that only snapshots need.
+    /// Reads from the disk what only snapshots have of a range, for a log-structured slice: the parts of the
+    /// map, and the blocks. The range begins and ends at multiples of [`MAP_UNIT`](crate::MAP_UNIT), or ends
+    /// with the slice.
     ///
-    /// Returns what is damaged, and whether it was in memory and has been written again.
+    /// It does this in steps of 256 KiB or so, each of which begins where the last one says.
     ///
     /// # Errors
     /// [`SliceError::Offline`].
@@ -618,11 +619,41 @@ impl Slice {
         &self,
         offset: ByteOffset,
         len: ByteLen,
-    ) -> Result<Vec<(BadBlock, bool)>, SliceError> {
-        Ok(match &*self.layout() {
-            Layout::Log(slice) => unreadable(slice.check_snapshots(bytes(offset, len)).await?),
-            Layout::Thick(_) | Layout::Ram(_) => Vec::new(),
-        })
+        from: PastCursor,
+    ) -> Result<SnapshotsChecked, SliceError> {
+        match &*self.layout() {
+            Layout::Log(slice) => slice.check_snapshots(bytes(offset, len), from).await,
+            Layout::Thick(_) | Layout::Ram(_) => Ok(SnapshotsChecked::default()),
+        }
+    }
+
+    /// Takes what was noted of bad blocks in a log-structured slice while nobody read them: the cleaner has
+    /// found them, or the present was repaired, and snapshots still have what could not be read.
+    ///
+    /// Returns those that are still needed and cannot be read.
+    ///
+    /// # Errors
+    /// [`SliceError::Offline`].
+    pub async fn take_noted(&self) -> Result<FoundBad, SliceError> {
+        match &*self.layout() {
+            Layout::Log(slice) => slice.take_noted().await,
+            Layout::Thick(_) | Layout::Ram(_) => Ok(FoundBad::default()),
+        }
+    }
+
+    /// Repairs blocks that a disk cannot read, for all snapshots that have them, with the 4,096 bytes that
+    /// each holds. What the slice reads as now does not change.
+    ///
+    /// Returns for each whether it can be read now. It cannot if these are not its bytes, if nobody needs it
+    /// any more, or if the log has no room.
+    ///
+    /// # Errors
+    /// [`SliceError::Offline`], [`SliceError::Unwritable`].
+    pub async fn put_back(&self, blocks: Vec<(BadVersion, Chain)>) -> Result<Vec<bool>, SliceError> {
+        match &*self.layout() {
+            Layout::Log(slice) => slice.put_back(blocks).await,
+            Layout::Thick(_) | Layout::Ram(_) => Ok(vec![false; blocks.len()]),
+        }
     }
 
     /// Grows the slice after [`Pool::grow_volume`](crate::Pool::grow_volume), or takes the new place of a

@@ -54,6 +54,9 @@ struct KeptBlock {
     /// The volume's identity.
     volume: String,
     lba: u64,
+    /// The number that a snapshot with the block has in pools, if the volume did not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     repaired: bool,
 }
@@ -64,6 +67,7 @@ impl KeptErrors {
             offset: *offset,
             volume: found.volume.to_string(),
             lba: found.lba,
+            snapshot: found.snapshot,
             repaired: found.repaired,
         };
         KeptErrors {
@@ -77,8 +81,8 @@ impl KeptErrors {
 
     /// `None` if the pool's identity is invalid.
     fn parse(self, now: Instant, unix_now: u64) -> Option<(DiskPlace, Open)> {
-        let block = |KeptBlock { offset, volume, lba, repaired }: KeptBlock| {
-            Some((offset, Found { volume: VolumeId::parse(&volume)?, lba, at: None, repaired }))
+        let block = |KeptBlock { offset, volume, lba, snapshot, repaired }: KeptBlock| {
+            Some((offset, Found { volume: VolumeId::parse(&volume)?, lba, snapshot, at: None, repaired }))
         };
         let before = if self.since == 0 { 0 } else { unix_now.saturating_sub(self.since) };
         let open = Open {
@@ -240,7 +244,8 @@ mod tests {
             "pool": "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "disk": 1, "since": 1790000000,
             "blocks": [
                 {"offset": 4096, "volume": "00000000000000000000000000000001", "lba": 24, "repaired": true},
-                {"offset": 8192, "volume": "00000000000000000000000000000001", "lba": 32}
+                {"offset": 8192, "volume": "00000000000000000000000000000001", "lba": 32},
+                {"offset": 12288, "volume": "00000000000000000000000000000001", "lba": 40, "snapshot": 5}
             ],
             "more": true
         }));
@@ -253,8 +258,8 @@ mod tests {
     fn failing() -> ReadErrors {
         let errors = ReadErrors::default();
         let mut disk = OfDisk::default();
-        disk.note(at(100), 4096, VOLUME, 9);
-        disk.note(at(100), 8192, VOLUME, 10);
+        disk.note(at(100), 4096, (VOLUME, 9), Some(7));
+        disk.note(at(100), 8192, (VOLUME, 10), None);
         disk.note_repaired(8192);
         errors.disks.borrow_mut().insert(PLACE, disk);
         errors
@@ -271,8 +276,9 @@ mod tests {
         let (place, open) = kept.parse(at(5), YEAR_2027 + 3600).unwrap();
         assert_eq!(place, PLACE);
         assert_eq!(open.lasts(at(6)), Duration::from_secs(60 + 3600 + 1));
-        let blocks: Vec<_> = open.blocks.iter().map(|(at, it)| (*at, it.lba, it.repaired)).collect();
-        assert_eq!(blocks, [(4096, 9, false), (8192, 10, true)]);
+        let block = |(at, it): (&u64, &Found)| (*at, it.lba, it.snapshot, it.repaired);
+        let blocks: Vec<_> = open.blocks.iter().map(block).collect();
+        assert_eq!(blocks, [(4096, 9, Some(7), false), (8192, 10, None, true)]);
         errors.note_written(written);
         assert!(!errors.has_unwritten());
     }
@@ -281,7 +287,7 @@ mod tests {
     fn errors_during_an_acknowledgement_are_not_acknowledged() {
         let errors = failing();
         let seen = errors.open_of(PLACE.0);
-        errors.disks.borrow_mut().get_mut(&PLACE).unwrap().note(at(101), 0, VOLUME, 1);
+        errors.disks.borrow_mut().get_mut(&PLACE).unwrap().note(at(101), 0, (VOLUME, 1), None);
         errors.acknowledge(seen);
         assert_eq!(errors.open_of(PLACE.0).len(), 1);
         assert!(errors.has_unwritten());
@@ -295,10 +301,10 @@ mod tests {
         let (_, written) = errors.unwritten(at(160), YEAR_2027);
         errors.note_written(written);
         for second in 200..300 {
-            errors.disks.borrow_mut().get_mut(&PLACE).unwrap().note(at(second), 4096, VOLUME, 9);
+            errors.disks.borrow_mut().get_mut(&PLACE).unwrap().note(at(second), 4096, (VOLUME, 9), Some(7));
         }
         assert!(!errors.has_unwritten());
-        errors.disks.borrow_mut().get_mut(&PLACE).unwrap().note(at(300), 8192, VOLUME, 10);
+        errors.disks.borrow_mut().get_mut(&PLACE).unwrap().note(at(300), 8192, (VOLUME, 10), None);
         assert!(errors.has_unwritten(), "it is bad again");
     }
 }

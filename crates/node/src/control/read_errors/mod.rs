@@ -75,6 +75,8 @@ impl Open {
 struct Found {
     volume: VolumeId,
     lba: u64,
+    /// The number that a snapshot with the block has in pools, if the volume does not have it now.
+    snapshot: Option<u64>,
     /// When it was last read; `None` if in an earlier life of the node.
     at: Option<Instant>,
     repaired: bool,
@@ -103,7 +105,13 @@ pub struct DiskReadErrors {
 }
 
 impl OfDisk {
-    fn note(&mut self, now: Instant, offset: u64, volume: VolumeId, lba: u64) -> News {
+    fn note(
+        &mut self,
+        now: Instant,
+        offset: u64,
+        (volume, lba): (VolumeId, u64),
+        snapshot: Option<u64>,
+    ) -> News {
         let new = || Open { since: now, before: Duration::ZERO, blocks: BTreeMap::new(), more: false };
         let open = self.open.get_or_insert_with(new);
         let is_full = open.blocks.len() >= BLOCKS_MAX;
@@ -115,14 +123,15 @@ impl OfDisk {
         let (news, is_changed) = match known {
             Some(found) => {
                 found.at = Some(now);
-                (News::Old, std::mem::replace(&mut found.repaired, false))
+                let was_elsewhere = std::mem::replace(&mut found.snapshot, snapshot) != snapshot;
+                (News::Old, std::mem::replace(&mut found.repaired, false) || was_elsewhere)
             }
             None if is_full => match std::mem::replace(&mut open.more, true) {
                 true => (News::Old, false),
                 false => (News::Many, true),
             },
             None => {
-                open.blocks.insert(offset, Found { volume, lba, at: Some(now), repaired: false });
+                open.blocks.insert(offset, Found { volume, lba, snapshot, at: Some(now), repaired: false });
                 (News::Block, true)
             }
         };
@@ -168,14 +177,20 @@ pub(super) fn with_volume(number: u32, what: impl FnOnce(&Control, VolumeId) + S
     });
 }
 
-/// Notes a failed read of a volume that only this node has, at this offset in the volume. From any core.
-pub(crate) fn note_bad_block(volume: VolumeId, of_volume: ByteOffset, bad: BadBlock) {
-    with_control(move |control| control.note_bad_block(volume, of_volume.0, bad));
+/// Notes a failed read of a volume that only this node has, at this offset in the volume. Of a block that
+/// only snapshots have, with the number of one of them in pools. From any core.
+pub(crate) fn note_bad_block(volume: VolumeId, of_volume: ByteOffset, bad: BadBlock, snapshot: Option<u64>) {
+    with_control(move |control| control.note_bad_block(volume, of_volume.0, bad, snapshot));
 }
 
-/// Notes a failed read of this node's copy of the volume with this number in its cluster. From any core.
-pub(crate) fn note_bad_block_of_copy(number: u32, of_volume: ByteOffset, bad: BadBlock) {
-    with_volume(number, move |control, id| control.note_bad_block(id, of_volume.0, bad));
+/// The same for this node's copy of the volume with this number in its cluster.
+pub(crate) fn note_bad_block_of_copy(
+    number: u32,
+    of_volume: ByteOffset,
+    bad: BadBlock,
+    snapshot: Option<u64>,
+) {
+    with_volume(number, move |control, id| control.note_bad_block(id, of_volume.0, bad, snapshot));
 }
 
 /// Notes that `len` bytes of such a copy could neither be read nor repaired, so that a copy goes out of sync.
@@ -203,7 +218,7 @@ pub(crate) fn note_repaired_block_of_copy(number: u32, bad: BadBlock) {
 
 impl Control {
     /// Notes a failed read of the volume, at this offset in bytes.
-    fn note_bad_block(&self, volume: VolumeId, of_volume: u64, bad: BadBlock) {
+    fn note_bad_block(&self, volume: VolumeId, of_volume: u64, bad: BadBlock, snapshot: Option<u64>) {
         if bad.cause == ReadFailure::Lost {
             return; // No disk has failed: that was reported when the block was lost.
         }
@@ -212,17 +227,21 @@ impl Control {
         let news = {
             let mut disks = self.read_errors.disks.borrow_mut();
             let disk = disks.entry((pool.id(), bad.disk)).or_default();
-            disk.note(rt::now(), bad.disk_offset, volume, lba)
+            disk.note(rt::now(), bad.disk_offset, (volume, lba), snapshot)
         };
         self.read_errors.changed.notify();
         let (name, disk) = (pool.name(), disk_path(&pool, bad.disk));
         let volume_name = self.shown_name(&info);
         let text = match news {
             News::Old => return,
-            News::Block => format!(
-                "disk {disk} of pool {name} cannot read byte {}: LBA {lba} of volume {volume_name}",
-                bad.disk_offset
-            ),
+            News::Block => {
+                let of_snapshot = |number| format!(" in snapshot {}", self.name_of_snapshot(number));
+                format!(
+                    "disk {disk} of pool {name} cannot read byte {}: LBA {lba} of volume {volume_name}{}",
+                    bad.disk_offset,
+                    snapshot.map(of_snapshot).unwrap_or_default()
+                )
+            }
             News::Many => format!("disk {disk} of pool {name} cannot read more than {BLOCKS_MAX} blocks"),
         };
         let cause = match bad.cause {
@@ -312,7 +331,8 @@ impl Control {
         let block = |found: &&Found| {
             let id = found.volume.to_string();
             let volume = self.volume(&id).map_or(id, |VolumeStatus { info, .. }| info.name);
-            UnreadBlock { volume, lba: found.lba }
+            let snapshot = found.snapshot.map(|number| self.name_of_snapshot(number));
+            UnreadBlock { volume, lba: found.lba, snapshot }
         };
         FaultKind::ReadFailed {
             pool: pool.to_owned(),
@@ -343,20 +363,24 @@ mod tests {
     #[test]
     fn a_bad_block_is_reported_once_until_acknowledged() {
         let mut disk = OfDisk::default();
-        assert_eq!(disk.note(at(0), 512, VOLUME, 9), News::Block);
-        assert_eq!(disk.note(at(10), 512, VOLUME, 9), News::Old);
+        assert_eq!(disk.note(at(0), 512, (VOLUME, 9), None), News::Block);
+        assert_eq!(disk.note(at(10), 512, (VOLUME, 9), None), News::Old);
         assert_eq!(disk.volumes[&VOLUME], 1, "it was the same read");
-        assert_eq!(disk.note(at(5000), 512, VOLUME, 9), News::Old);
+        assert_eq!(disk.note(at(5000), 512, (VOLUME, 9), None), News::Old);
         assert_eq!(disk.volumes[&VOLUME], 2);
-        assert_eq!(disk.note(at(5000), 1024, VOLUME, 10), News::Block);
+        assert_eq!(disk.note(at(5000), 1024, (VOLUME, 10), None), News::Block);
         disk.open = None;
-        assert_eq!(disk.note(at(9000), 512, VOLUME, 9), News::Block);
+        assert_eq!(disk.note(at(9000), 512, (VOLUME, 9), None), News::Block);
+        assert_eq!(disk.note(at(15000), 512, (VOLUME, 9), Some(7)), News::Old);
+        let found = disk.open.as_ref().unwrap().blocks[&512];
+        assert_eq!(found.snapshot, Some(7), "the volume was repaired");
     }
 
     #[test]
     fn a_disk_with_many_bad_blocks_is_reported_once_more() {
         let mut disk = OfDisk::default();
-        let told: Vec<News> = (0..20).map(|block| disk.note(at(block), block * 512, VOLUME, block)).collect();
+        let note = |block| disk.note(at(block), block * 512, (VOLUME, block), None);
+        let told: Vec<News> = (0..20).map(note).collect();
         assert_eq!(told[..BLOCKS_MAX], [News::Block; BLOCKS_MAX]);
         assert_eq!(told[BLOCKS_MAX..], [News::Many, News::Old, News::Old, News::Old]);
         assert_eq!(disk.volumes[&VOLUME], 20);
@@ -366,10 +390,10 @@ mod tests {
     fn a_repair_is_reported_once() {
         let mut disk = OfDisk::default();
         assert_eq!(disk.note_repaired(512), None, "nobody was told that it was bad");
-        disk.note(at(0), 512, VOLUME, 9);
+        disk.note(at(0), 512, (VOLUME, 9), None);
         assert_eq!(disk.note_repaired(512).map(|found| found.lba), Some(9));
         assert_eq!(disk.note_repaired(512), None);
-        assert_eq!(disk.note(at(5000), 512, VOLUME, 9), News::Old);
+        assert_eq!(disk.note(at(5000), 512, (VOLUME, 9), None), News::Old);
         assert!(disk.note_repaired(512).is_some(), "it was bad again");
     }
 }

@@ -217,7 +217,10 @@ mod tests {
         let (pool, volume) = ("a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "00000000000000000000000000000001");
         check::<ScrubEntry>(&json!({
             "pool": pool, "volume": volume,
-            "last": {"at": 1790000000, "stopped": true, "found": {"bad": 2, "repaired": 1, "first": 24}},
+            "last": {
+                "at": 1790000000, "stopped": true,
+                "found": {"bad": 3, "repaired": 1, "first": 24, "of_snapshots": 1}
+            },
             "progress": {
                 "began": 1790000100, "asked": true, "size": 1073741824, "done": 1048576,
                 "found": {"bad": 0, "repaired": 0}
@@ -243,8 +246,11 @@ mod tests {
         assert_eq!((entry.progress, entry.last), (Some(progress(4096)), None));
         assert_eq!(entry, kept.of(POOL, VOLUME));
         assert_eq!(kept.of(OTHER, VOLUME), ScrubEntry::default(), "an older copy is in another pool");
-        let last =
-            ScrubEnd { at: 20, stopped: false, found: ScrubFound { bad: 2, repaired: 1, first: Some(9) } };
+        let last = ScrubEnd {
+            at: 20,
+            stopped: false,
+            found: ScrubFound { bad: 2, repaired: 1, first: Some(9), of_snapshots: 1 },
+        };
         kept.set_last(POOL, VOLUME, last);
         assert_eq!((kept.of(POOL, VOLUME).progress, kept.with_unrepaired().len()), (None, 1));
     }
@@ -263,7 +269,7 @@ mod tests {
     #[test]
     fn a_scrub_that_was_stopped_does_not_end_what_the_one_before_has_found() {
         let kept = Kept::default();
-        let bad = |bad| ScrubFound { bad, repaired: 0, first: (bad > 0).then_some(9) };
+        let bad = |bad| ScrubFound { bad, first: (bad > 0).then_some(9), ..ScrubFound::default() };
         let end = |at, stopped, bad_blocks| ScrubEnd { at, stopped, found: bad(bad_blocks) };
         kept.set_last(POOL, VOLUME, end(20, false, 2));
         kept.set_last(POOL, VOLUME, end(30, true, 0));

@@ -19,13 +19,13 @@ use std::time::Duration;
 use base::{ByteLen, Instant};
 use rt::sync::Semaphore;
 use serde::{Deserialize, Serialize};
-use store::{PoolId, SliceError, VolumeInfo};
+use store::{Pool, PoolId, SliceError, VolumeInfo};
 
 use self::kept::{Kept, ScrubEntry, ScrubProgress};
 use self::pace::Pace;
 use super::verifying::{due_at, is_in_sync_here, pause};
 use super::{Control, ControlError, EndedJob, EndedWork, Fault, FaultKind, JobOutcome, Result};
-use crate::data::{Scrubbed, VolumeId};
+use crate::data::{ScrubAt, Scrubbed, ScrubbedBlock, VolumeId};
 use crate::events::code::SCRUB_FOUND_BAD_BLOCKS;
 use crate::events::{Event, tell};
 use crate::record::{Change, Record};
@@ -74,6 +74,13 @@ pub struct ScrubFound {
     /// The LBA of the first one that was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<u64>,
+    /// How many of those that were not only snapshots have.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub of_snapshots: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl ScrubFound {
@@ -84,24 +91,29 @@ impl ScrubFound {
 
     /// In words; `None`: nothing.
     pub fn said(&self) -> Option<String> {
-        let ScrubFound { bad, repaired, first } = self;
+        let ScrubFound { bad, repaired, first, of_snapshots } = self;
         let blocks = if *bad == 1 { "block" } else { "blocks" };
         match (*bad, first) {
             (0, _) => None,
             (_, None) => Some(format!("{bad} bad {blocks} found and repaired")),
             (_, Some(lba)) => Some(format!(
-                "{bad} bad {blocks} found, {repaired} repaired; {} cannot be read, first LBA {lba}",
-                self.unrepaired()
+                "{bad} bad {blocks} found, {repaired} repaired; {} cannot be read, first LBA {lba}{}",
+                self.unrepaired(),
+                match of_snapshots {
+                    0 => String::new(),
+                    some => format!(" ({some} in snapshots only)"),
+                }
             )),
         }
     }
 
-    fn note(&mut self, is_repaired: bool, lba: u64) {
+    fn note(&mut self, is_repaired: bool, lba: u64, is_of_snapshot: bool) {
         self.bad += 1;
         if is_repaired {
             self.repaired += 1;
         } else {
             self.first.get_or_insert(lba);
+            self.of_snapshots += u64::from(is_of_snapshot);
         }
     }
 }
@@ -181,6 +193,8 @@ pub(super) struct Scrubs {
     overdue: RefCell<BTreeMap<VolumeId, u64>>,
     /// Bytes that were read for scrubs in this life of the node.
     read: Cell<u64>,
+    /// Bad blocks are being repaired that logs have noted.
+    repairs: Cell<bool>,
 }
 
 struct Scrubbing {
@@ -211,6 +225,7 @@ impl Scrubs {
             interrupted: RefCell::default(),
             overdue: RefCell::default(),
             read: Cell::new(0),
+            repairs: Cell::new(false),
         }
     }
 
@@ -455,8 +470,8 @@ impl Control {
         let mut before = 0;
         for slice in 0..info.stripe.slices() {
             let len = info.stripe.slice_len(slice, size).0;
-            let mut at = scrubbing.from.saturating_sub(before).min(len);
-            while at < len {
+            let mut at = ScrubAt::new(scrubbing.from.saturating_sub(before).min(len));
+            while at.offset < len {
                 if scrubbing.stopped.get() {
                     return Ok(ScrubState::Stopped);
                 }
@@ -470,8 +485,8 @@ impl Control {
                 };
                 let step = step?;
                 let took = rt::now().since(began);
-                let next = step.next.clamp(at + 1, len);
-                scrubbing.note_passed(if is_thin { step.used } else { next - at });
+                let next = step.next.offset.clamp(at.offset, len);
+                scrubbing.note_passed(if is_thin { step.used } else { next - at.offset });
                 self.note_step(&info, scrubbing, (slice, &step));
                 scrubbing.found.borrow_mut().done = before + next;
                 let rest = match scrubbing.is_asked_for.get() {
@@ -479,7 +494,7 @@ impl Control {
                     true => took,
                     false => rest(took, step.read, least),
                 };
-                at = next;
+                at = step.next;
                 rt::sleep(rest).await;
                 // Lets other tasks run even if no step takes any time.
                 rt::next_turn().await;
@@ -514,9 +529,9 @@ impl Control {
         self.scrubs.read.set(self.scrubs.read.get() + step.read);
         let mut all = scrubbing.found.borrow_mut();
         all.read += step.read;
-        for (bad, is_repaired) in &step.found {
-            let of_volume = info.stripe.volume_offset(slice, bad.offset);
-            all.found.note(*is_repaired, of_volume.0 / u64::from(info.block_size.bytes()));
+        for ScrubbedBlock { bad, is_repaired, snapshot } in &step.found {
+            let lba = info.stripe.volume_offset(slice, bad.offset).0 / u64::from(info.block_size.bytes());
+            all.found.note(*is_repaired, lba, snapshot.is_some());
         }
     }
 
@@ -553,9 +568,39 @@ impl Control {
         loop {
             rt::sleep(LOOK_EVERY).await;
             self.save_scrubs().await;
+            self.repair_noted();
             if let Some((pool, info)) = self.due_for_scrub().await {
                 let scrubbing = self.new_scrub(pool, &info, false);
                 rt::spawn(Rc::clone(&self).scrub(info.id, scrubbing)).detach();
+            }
+        }
+    }
+
+    /// Repairs bad blocks that logs have noted while nobody read them, as a scrub does.
+    fn repair_noted(self: &Rc<Control>) {
+        let with_bad = |pool: Pool| pool.volumes_with_bad_blocks();
+        let volumes: Vec<VolumeId> = self.open_pools().into_iter().flat_map(with_bad).collect();
+        // One that waits for a disk is not joined by others.
+        if volumes.is_empty() || self.scrubs.repairs.replace(true) {
+            return;
+        }
+        let control = Rc::clone(self);
+        rt::spawn(async move {
+            for id in volumes {
+                control.repair_noted_of(id).await;
+            }
+            control.scrubs.repairs.set(false);
+        })
+        .detach();
+    }
+
+    async fn repair_noted_of(&self, id: VolumeId) {
+        let Some(volume) = Shard::current().volume(id) else { return };
+        let Ok((_, info)) = self.volume_named(&id.to_string()) else { return };
+        for slice in 0..info.stripe.slices() {
+            // If the copy is not in sync, it stays noted.
+            if let Err(error) = volume.repair_noted(slice).await {
+                tracing::debug!(volume = %id, slice, %error, "bad blocks that a log has noted are not repaired yet");
             }
         }
     }
@@ -623,7 +668,8 @@ impl Control {
             let (id, pool) = (VolumeId::parse(&entry.volume)?, PoolId::parse(&entry.pool)?);
             let (blocks, first) = (found.unrepaired(), found.first?);
             let volume = name_of(id, Some(pool))?;
-            Some(FaultKind::ScrubUnrepaired { id: id.to_string(), volume, blocks, lba: first }.into())
+            let (id, of_snapshots) = (id.to_string(), found.of_snapshots);
+            Some(FaultKind::ScrubUnrepaired { id, volume, blocks, lba: first, of_snapshots }.into())
         };
         let overdue = |(id, seconds): (&VolumeId, &u64)| {
             let volume = name_of(*id, None)?;
@@ -717,11 +763,14 @@ mod tests {
     fn the_result_of_a_scrub_is_reported() {
         let mut found = ScrubFound::default();
         assert_eq!(found.said(), None);
-        found.note(true, 7);
+        found.note(true, 7, true);
         assert_eq!(found.said().as_deref(), Some("1 bad block found and repaired"));
-        found.note(false, 40);
-        found.note(false, 80);
+        found.note(false, 40, false);
+        found.note(false, 80, false);
         let text = "3 bad blocks found, 1 repaired; 2 cannot be read, first LBA 40";
         assert_eq!((found.said().as_deref(), found.unrepaired()), (Some(text), 2));
+        found.note(false, 90, true);
+        let text = "4 bad blocks found, 1 repaired; 3 cannot be read, first LBA 40 (1 in snapshots only)";
+        assert_eq!(found.said().as_deref(), Some(text));
     }
 }

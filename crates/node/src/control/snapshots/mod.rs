@@ -166,6 +166,15 @@ impl Control {
         Ok(status(&reconciler, named(&reconciler, name)?))
     }
 
+    /// The name of the snapshot that has this number in pools; the number if the record does not know it.
+    pub(in crate::control) fn name_of_snapshot(&self, number: u64) -> String {
+        let name = self.reconciler().ok().and_then(|reconciler| {
+            let is_it = |entry: &SnapshotEntry| pool_number(reconciler.cluster(), entry.number) == number;
+            all(&reconciler).into_iter().find(is_it).map(|entry| entry.name)
+        });
+        name.unwrap_or_else(|| number.to_string())
+    }
+
     /// What this node's own copies have. A volume whose copy cannot say that at the moment is left out.
     pub async fn snapshots_here(&self) -> Result<Vec<SnapshotsHere>> {
         self.snapshots_of_copies(None).await

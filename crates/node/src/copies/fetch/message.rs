@@ -21,11 +21,20 @@ pub enum FetchMessage {
         /// How long the sender waits; in milliseconds on the wire.
         within: Duration,
     },
+    /// Read this range for me as it was in the snapshot that has this number in pools.
+    AskPast {
+        number: u64,
+        epoch: Epoch,
+        snapshot: u64,
+        range: Range<u64>,
+        /// As for [`FetchMessage::Ask`].
+        within: Duration,
+    },
     /// What the range holds; sent as payload.
     Data { number: u64, data: Chain },
     /// The copy that was asked may not be read now, or has too much to do.
     Refused(u64),
-    /// The disk of the copy that was asked cannot read this block either.
+    /// The disk of the copy that was asked cannot read this block either, or the copy lacks the snapshot.
     Unreadable { number: u64, first: ByteOffset },
 }
 
@@ -36,6 +45,10 @@ impl FetchMessage {
             FetchMessage::Ask { number, epoch, range, within } => {
                 let within = within.as_millis() as u64;
                 (vec![1, number, epoch.0, range.start, range.end, within], Chain::new())
+            }
+            FetchMessage::AskPast { number, epoch, snapshot, range, within } => {
+                let within = within.as_millis() as u64;
+                (vec![5, number, epoch.0, snapshot, range.start, range.end, within], Chain::new())
             }
             FetchMessage::Data { number, data } => (vec![2, number, u64::from(checksum(&data))], data),
             FetchMessage::Refused(number) => (vec![3, number], Chain::new()),
@@ -53,6 +66,10 @@ impl FetchMessage {
             (&[1, number, epoch, start, end, within], [], true) if start < end => {
                 let within = Duration::from_millis(within);
                 Some(FetchMessage::Ask { number, epoch: Epoch(epoch), range: start..end, within })
+            }
+            (&[5, number, epoch, snapshot, start, end, within], [], true) if start < end => {
+                let (epoch, within) = (Epoch(epoch), Duration::from_millis(within));
+                Some(FetchMessage::AskPast { number, epoch, snapshot, range: start..end, within })
             }
             (&[2, number, crc], [], true) if crc == u64::from(checksum(&payload)) => {
                 Some(FetchMessage::Data { number, data: payload })
@@ -85,6 +102,18 @@ mod tests {
         assert_eq!(bytes[32..], [4, 1, 0, 0, 0, 0, 0, 0, 0x84, 3, 0, 0, 0, 0, 0, 0]);
         let read = FetchMessage::parse(&bytes, payload);
         let Some(FetchMessage::Ask { number: 1, epoch: Epoch(2), range, within: read }) = read else {
+            panic!("{read:?}")
+        };
+        assert_eq!((range, read), (3..0x0104, within));
+        let past =
+            FetchMessage::AskPast { number: 1, epoch: Epoch(2), snapshot: 0x0705, range: 3..0x0104, within };
+        let (bytes, payload) = past.encode();
+        assert_eq!((bytes.len(), bytes[0]), (56, 5));
+        assert_eq!(bytes[24..40], [5, 7, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        let read = FetchMessage::parse(&bytes, payload);
+        let Some(FetchMessage::AskPast { number: 1, epoch: Epoch(2), snapshot: 0x0705, range, within: read }) =
+            read
+        else {
             panic!("{read:?}")
         };
         assert_eq!((range, read), (3..0x0104, within));

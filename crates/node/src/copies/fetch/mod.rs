@@ -15,9 +15,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain};
-use replica::{Incarnation, NodeId, Slot, Standing};
+use replica::{Epoch, Incarnation, NodeId, Slot, Standing};
 use rt::sync::{Notify, Sender, oneshot};
-use store::{ReadFailure, SliceError};
+use store::{ReadFailure, SliceError, SnapshotError};
 
 pub use self::message::FetchMessage;
 use super::SliceCopy;
@@ -133,6 +133,33 @@ impl SliceCopy {
         range: Range<u64>,
         within: Duration,
     ) -> Result<Chain, NotFetched> {
+        let len = range.end - range.start;
+        let ask = |number, epoch| FetchMessage::Ask { number, epoch, range, within };
+        self.ask_copy(slot, len, within, ask).await
+    }
+
+    /// Fetches these bytes as they were in a snapshot, while no host waits.
+    ///
+    /// The caller compares checksums: nothing here proves that it is the same snapshot there.
+    pub(super) async fn fetch_past(
+        self: &Rc<Self>,
+        slot: Slot,
+        snapshot: u64,
+        range: Range<u64>,
+    ) -> Result<Chain, NotFetched> {
+        let (len, within) = (range.end - range.start, NOBODY_WAITS);
+        let ask = |number, epoch| FetchMessage::AskPast { number, epoch, snapshot, range, within };
+        self.ask_copy(slot, len, within, ask).await
+    }
+
+    /// Asks the copy of a slot for so many bytes.
+    async fn ask_copy(
+        self: &Rc<Self>,
+        slot: Slot,
+        len: u64,
+        within: Duration,
+        message: impl FnOnce(u64, Epoch) -> FetchMessage,
+    ) -> Result<Chain, NotFetched> {
         let (Some(epoch), Some(node)) = (self.epoch(), self.node_of(slot)) else {
             return Err(NotFetched::Later);
         };
@@ -142,9 +169,9 @@ impl SliceCopy {
         let number = self.fetches.last.get() + 1;
         self.fetches.last.set(number);
         let (answer, answered) = oneshot();
-        let question = Question { slot, len: range.end - range.start, answer };
+        let question = Question { slot, len, answer };
         self.fetches.open.borrow_mut().insert(number, question);
-        self.say_of_fetch(node, FetchMessage::Ask { number, epoch, range, within });
+        self.say_of_fetch(node, message(number, epoch));
         let answered = rt::timeout(within, answered).await;
         self.fetches.open.borrow_mut().remove(&number);
         match answered {
@@ -168,16 +195,19 @@ impl SliceCopy {
         let Some(slot) = self.slot_of(from) else { return };
         let (number, answer) = match message {
             FetchMessage::Ask { number, epoch, range, within } => {
-                let is_member =
-                    self.replica.borrow().config().is_some_and(|config| config.has_member(slot, life));
-                let fits = range.end <= self.len().0 && range.end - range.start <= FETCH_BYTES_MAX;
-                let block = u64::from(self.block_bytes());
-                let whole = range.start.is_multiple_of(block) && range.end.is_multiple_of(block);
-                let may = is_member && fits && whole && self.epoch() == Some(epoch);
-                if !may || self.fetches.served.get() >= SERVED_AT_ONCE_MAX {
+                if !self.may_be_asked((slot, life), epoch, &range) {
                     return self.say_of_fetch(from, FetchMessage::Refused(number));
                 }
-                return self.serve(from, number, range, within);
+                let copy = Rc::clone(self);
+                return self.serve(async move { copy.answer(from, number, range, within).await });
+            }
+            FetchMessage::AskPast { number, epoch, snapshot, range, within } => {
+                if !self.may_be_asked((slot, life), epoch, &range) {
+                    return self.say_of_fetch(from, FetchMessage::Refused(number));
+                }
+                let copy = Rc::clone(self);
+                return self
+                    .serve(async move { copy.answer_past(from, number, (snapshot, range), within).await });
             }
             FetchMessage::Data { number, data } => (number, Ok(data)),
             FetchMessage::Refused(number) => (number, Err(NotFetched::Later)),
@@ -194,14 +224,45 @@ impl SliceCopy {
         }
     }
 
-    fn serve(self: &Rc<Self>, to: NodeId, number: u64, range: Range<u64>, within: Duration) {
+    /// Whether this copy answers a question for a range that the copy of a slot asks in its life.
+    fn may_be_asked(&self, (slot, life): (Slot, Incarnation), epoch: Epoch, range: &Range<u64>) -> bool {
+        let is_member = self.replica.borrow().config().is_some_and(|config| config.has_member(slot, life));
+        let fits = range.end <= self.len().0 && range.end - range.start <= FETCH_BYTES_MAX;
+        let block = u64::from(self.block_bytes());
+        let whole = range.start.is_multiple_of(block) && range.end.is_multiple_of(block);
+        let is_free = self.fetches.served.get() < SERVED_AT_ONCE_MAX;
+        is_member && fits && whole && is_free && self.epoch() == Some(epoch)
+    }
+
+    fn serve(self: &Rc<Self>, answer: impl Future<Output = ()> + 'static) {
         self.fetches.served.set(self.fetches.served.get() + 1);
         let copy = Rc::clone(self);
         rt::spawn(async move {
-            copy.answer(to, number, range, within).await;
+            answer.await;
             copy.fetches.served.set(copy.fetches.served.get() - 1);
         })
         .detach();
+    }
+
+    /// What a snapshot has never changes, so this copy need not be one that hosts may read now.
+    async fn answer_past(
+        &self,
+        to: NodeId,
+        number: u64,
+        (snapshot, range): (u64, Range<u64>),
+        within: Duration,
+    ) {
+        let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
+        let read = self.layout.read_snapshot(snapshot, offset, len);
+        // A little before the asking copy gives up, so that the refusal still arrives.
+        let answer = match rt::timeout(within.min(NOBODY_WAITS) * 9 / 10, read).await {
+            Ok(Ok(data)) => FetchMessage::Data { number, data },
+            Ok(Err(SnapshotError::Unknown | SnapshotError::Slice(SliceError::Unreadable(_)))) => {
+                FetchMessage::Unreadable { number, first: offset }
+            }
+            Ok(Err(_)) | Err(rt::Elapsed) => FetchMessage::Refused(number),
+        };
+        self.say_of_fetch(to, answer);
     }
 
     async fn answer(self: &Rc<Self>, to: NodeId, number: u64, range: Range<u64>, within: Duration) {

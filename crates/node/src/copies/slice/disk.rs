@@ -227,7 +227,12 @@ pub(super) async fn read_map(
     for page in 0..map.pages() {
         let image = read_map_page(layout, page).await?;
         if let Err(bad) = image {
-            note_bad_block_of_copy(address.volume, stripe.volume_offset(address.slice, bad.offset), bad);
+            note_bad_block_of_copy(
+                address.volume,
+                stripe.volume_offset(address.slice, bad.offset),
+                bad,
+                None,
+            );
         }
         if image.map_or(true, |image| map.load(page, &image).is_err()) {
             tracing::error!(copy = %address, page, "a page of the dirty map is damaged: everything that it covers is resynced");
@@ -257,6 +262,7 @@ pub(super) async fn know_lost(
                         address.volume,
                         stripe.volume_offset(address.slice, bad.offset),
                         bad,
+                        None,
                     );
                 }
                 return read;

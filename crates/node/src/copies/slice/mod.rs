@@ -9,6 +9,7 @@ mod hosts;
 mod locking;
 mod lost;
 mod merge;
+mod past;
 mod reads;
 mod repair;
 mod restoring;

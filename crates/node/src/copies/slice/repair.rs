@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{Apply, ApplyId, Blocks, DiskFault, Payload, Standing, Unreadable};
 use rt::sync::{Notify, Sender, oneshot};
-use store::{BadBlock, MAP_UNIT, ReadFailure, SliceError};
+use store::{BadBlock, BadVersion, MAP_UNIT, ReadFailure, SliceError};
 
 use super::super::SILENT_MAX;
 use super::super::fetch::{HOST_WAITS, NOBODY_WAITS, NotFetched};
@@ -576,7 +576,13 @@ impl SliceCopy {
 
     /// Notes that a block cannot be read here.
     pub(in crate::copies) fn note_bad(&self, bad: BadBlock) {
-        note_bad_block_of_copy(self.address.volume, self.place_in_volume(bad.offset), bad);
+        note_bad_block_of_copy(self.address.volume, self.place_in_volume(bad.offset), bad, None);
+    }
+
+    /// Notes that a block cannot be read here that only snapshots have.
+    pub(super) fn note_bad_version(&self, version: &BadVersion) {
+        let (bad, snapshot) = (version.block, Some(version.snapshot));
+        note_bad_block_of_copy(self.address.volume, self.place_in_volume(bad.offset), bad, snapshot);
     }
 
     /// Notes that this joiner's disk cannot read a region that is to be compared.

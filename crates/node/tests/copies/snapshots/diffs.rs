@@ -15,7 +15,7 @@ fn spec(since: &str, snapshot: &str) -> DiffSpec {
 
 impl Cluster {
     /// What a node's copy has in a snapshot.
-    fn content(&self, index: usize, name: &'static str) -> Vec<u8> {
+    pub(super) fn content(&self, index: usize, name: &'static str) -> Vec<u8> {
         self.control(index, move |control| async move {
             let stripe = control.volume(NAME).unwrap().info.stripe;
             assert_eq!(stripe.slices(), 2, "one on each core");

@@ -4,6 +4,7 @@ mod diffs;
 mod expiry;
 mod reading;
 pub mod restores;
+mod rot;
 mod schedules;
 
 use super::set_back::{log_in_at_last, with_image_of_yesterday};

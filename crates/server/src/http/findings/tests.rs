@@ -523,7 +523,15 @@ fn lost_blocks_are_critical() {
 fn scrub_results_are_findings_of_the_volume_on_its_node() {
     let of = |kind| findings(&Observed { reports: vec![report(1, kind)], ..cluster() }).remove(0);
     let (id, volume) = ("7".to_owned(), "db".to_owned());
-    let found = of(FaultKind::ScrubUnrepaired { id: id.clone(), volume: volume.clone(), blocks: 1, lba: 40 });
+    let unrepaired = |blocks, of_snapshots| {
+        let (id, volume) = (id.clone(), volume.clone());
+        of(FaultKind::ScrubUnrepaired { id, volume, blocks, lba: 40, of_snapshots })
+    };
+    let past = unrepaired(2, 2);
+    assert!(past.cause.ends_with("first LBA 40; 2 in snapshots only."), "{}", past.cause);
+    assert!(past.action.is_some_and(|action| action.contains("The volume itself is not affected")));
+    let found = unrepaired(1, 0);
+    assert!(found.action.as_ref().is_some_and(|action| action.contains("writing a block repairs it")));
     assert_eq!((found.severity, found.code), (Warning, Code::ScrubUnrepaired));
     let cause = "The last scrub of volume db on node 1 (server1) found 1 bad block that could not be repaired from another copy, first LBA 40.";
     assert_eq!(found.cause, cause);
@@ -630,9 +638,11 @@ fn a_finding_leads_to_what_can_be_done() {
     );
     assert!(action.ends_with("then acknowledge the read errors"), "{action}");
     assert_eq!(command, "ursa pool acknowledge default --node 1");
-    let bad = Some(UnreadBlock { volume: "db".into(), lba: 300 });
-    let (cause, ..) = told(vec![report(1, errors(bad))]);
-    assert!(cause.contains("2 blocks: 1 still cannot be read, first LBA 300 of volume db"), "{cause}");
+    let bad = |snapshot| Some(UnreadBlock { volume: "db".into(), lba: 300, snapshot });
+    let (cause, ..) = told(vec![report(1, errors(bad(None)))]);
+    assert!(cause.contains("2 blocks: 1 still cannot be read, first LBA 300 of volume db;"), "{cause}");
+    let (cause, ..) = told(vec![report(1, errors(bad(Some("monday".into()))))]);
+    assert!(cause.contains("first LBA 300 of volume db in snapshot monday;"), "{cause}");
     let set_back = |stuck: &[&str]| FaultKind::PoolSetBack {
         pool: "default".into(),
         disks: "/dev/sdb".into(),

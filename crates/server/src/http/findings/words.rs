@@ -466,7 +466,10 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         FaultKind::ReadFailed { pool, disk, blocks, more, bad, first } => {
             let state = match first {
                 None => "all were repaired from another copy and can be read".to_owned(),
-                Some(UnreadBlock { volume, lba }) => format!(
+                Some(UnreadBlock { volume, lba, snapshot: Some(snapshot) }) => format!(
+                    "{bad} still cannot be read, first LBA {lba} of volume {volume} in snapshot {snapshot}; a scrub repairs it if another copy in sync has that snapshot"
+                ),
+                Some(UnreadBlock { volume, lba, snapshot: None }) => format!(
                     "{bad} still cannot be read, first LBA {lba} of volume {volume}; if no other copy of it is in sync, a host repairs it by writing the whole block"
                 ),
             };
@@ -531,12 +534,21 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "Check the nodes and pools with copies in sync, and bring back what is down (`ursa pool reopen`); the restore then continues automatically".into(),
             command: format!("ursa volume show {volume}"),
         },
-        FaultKind::ScrubUnrepaired { volume, blocks, lba, .. } => Words {
+        FaultKind::ScrubUnrepaired { volume, blocks, lba, of_snapshots, .. } => Words {
             cause: format!(
-                "The last scrub of volume {volume}{on} found {blocks} bad {} that could not be repaired from another copy, first LBA {lba}.",
+                "The last scrub of volume {volume}{on} found {blocks} bad {} that could not be repaired from another copy, first LBA {lba}{}.",
                 if *blocks == 1 { "block" } else { "blocks" },
+                match of_snapshots {
+                    0 => String::new(),
+                    some => format!("; {some} in snapshots only"),
+                },
             ),
-            action: "Check the disk, and restore the data of these blocks from a backup: writing a block repairs it. Then scrub the volume again; the finding clears when a scrub finds no such block".into(),
+            action: if of_snapshots == blocks {
+                "Check the disk. The volume itself is not affected, but after a restore to such a snapshot these blocks cannot be read: keep another backup. The finding clears when a scrub finds no such block, because another copy in sync has the snapshot, or because the snapshot was deleted"
+            } else {
+                "Check the disk, and restore the data of these blocks from a backup: writing a block repairs it. Then scrub the volume again; the finding clears when a scrub finds no such block"
+            }
+            .into(),
             command: format!("ursa volume scrub {volume}{}", at(node)),
         },
         FaultKind::ScrubOverdue { volume, seconds, .. } => Words {

@@ -32,7 +32,7 @@ fn id(n: u16) -> VolumeId {
 }
 
 fn measured(n: u16) -> Measured {
-    let found = ScrubFound { bad: 3, repaired: 1, first: Some(40) };
+    let found = ScrubFound { bad: 3, repaired: 1, first: Some(40), of_snapshots: 0 };
     let last = Some(ScrubEnd { at: 1_800_000_000, stopped: false, found });
     Measured {
         id: id(n),

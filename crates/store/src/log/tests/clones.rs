@@ -71,7 +71,7 @@ fn later(at: u64) -> u64 {
 /// Of the clone, 5 to 14 and 33 to 36 were written since, and 0, 1 and 25 to 31 unmapped.
 fn cloned(at: u64) -> u64 {
     match at {
-        0 | 1 | 25..32 => 0,
+        0 | 1 | 25..=31 => 0,
         5..15 | 33..37 => 300 + at,
         _ => first(at),
     }

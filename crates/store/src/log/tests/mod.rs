@@ -38,6 +38,7 @@ mod memory;
 mod model;
 mod pace;
 mod packed;
+mod past;
 mod reserve;
 mod restores;
 mod rot;

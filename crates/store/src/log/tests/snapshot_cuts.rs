@@ -1,7 +1,7 @@
 //! Power cuts at every point of a life with snapshots, with subsets of what was not flushed.
 //!
 //! They happen while snapshots are taken, the volume goes back to one, what is overwritten goes into their
-//! leaves, blocks of theirs are moved, and deleted ones are folded. After each cut, a snapshot that was taken
+//! leaves, blocks of theirs are moved or repaired, and deleted ones are folded. After each cut, a snapshot that was taken
 //! reads as the volume did when it began; one whose taking or deletion had not ended does so, or does not
 //! exist; a restore has taken effect as a whole, or not at all; and the invariants hold.
 
@@ -79,8 +79,33 @@ fn small() -> LogTuning {
     LogTuning { changes_min: 64, changes_max: 96, replay_bytes: 256 << 10, ..tuning() }
 }
 
-/// Records a life of a slice. If a disk `leaves`, that begins halfway, and at the end it has left.
-fn record(seed: u64, acts: u64, leaves: bool) -> (Recording, Rc<RefCell<History>>, VolumeId) {
+/// What happens in a life of a slice.
+#[derive(Clone, Copy)]
+struct Life {
+    acts: u64,
+    /// Halfway, a disk begins to leave; at the end it has left.
+    leaves: bool,
+    /// Now and then, blocks are repaired that only snapshots have.
+    repairs: bool,
+}
+
+/// Repairs some of the blocks that only snapshots have. Returns how many.
+async fn repair_some(slice: &Slice, history: &Rc<RefCell<History>>, rng: &mut Rng) -> usize {
+    let inner = Rc::clone(&log_of(slice).inner);
+    let mut some = Vec::new();
+    for version in inner.all_past(super::past::branch_of(slice)).await {
+        if rng.one_in(3) && some.len() < 5 {
+            let at = version.block.offset.0 / BLOCK;
+            let number = history.borrow().snapshots[&version.snapshot].content[at as usize];
+            some.push((version, Chain::copy_of(&block(number))));
+        }
+    }
+    slice.put_back(some).await.unwrap().into_iter().filter(|is_repaired| *is_repaired).count()
+}
+
+/// Records a life of a slice.
+fn record(seed: u64, life: Life) -> (Recording, Rc<RefCell<History>>, VolumeId) {
+    let Life { acts, leaves, repairs } = life;
     let world = World::new(seed);
     let node = machine(&world, 1 + usize::from(leaves), 8 << 20, 1);
     let history = Rc::new(RefCell::new(History::default()));
@@ -96,7 +121,7 @@ fn record(seed: u64, acts: u64, leaves: bool) -> (Recording, Rc<RefCell<History>
     let recording = world.record_disks(&disks);
     let (acks, shared) = (recording.clone(), Rc::clone(&history));
     world.block_on(node, CORE, move || async move {
-        let mut rng = Rng::new(seed);
+        let (mut rng, mut chance, mut repaired) = (Rng::new(seed), Rng::new(!seed), 0);
         let disks = pool.share_disks().attach();
         let slice = slices(&pool, &disks, id).remove(0);
         slice.ready().await.unwrap();
@@ -189,7 +214,11 @@ fn record(seed: u64, acts: u64, leaves: bool) -> (Recording, Rc<RefCell<History>
                 }
             }
             acks.ack(act);
+            if repairs && chance.one_in(4) {
+                repaired += repair_some(&slice, &shared, &mut chance).await;
+            }
         }
+        assert!(repaired > 0 || !repairs, "nothing was repaired");
         idle(&slice).await;
         let figures = pool.log_figures()[0].1;
         assert!(figures.written > 1 << 20, "segments were used again: {figures:?}");
@@ -289,18 +318,23 @@ async fn judge_snapshots(slice: &Slice, history: &Rc<RefCell<History>>, acked: u
 
 #[test]
 fn every_cut_is_survived_with_snapshots() {
-    survives_cuts(260, false, 3);
+    survives_cuts(Life { acts: 260, leaves: false, repairs: false }, 3);
+}
+
+#[test]
+fn every_cut_is_survived_while_blocks_of_snapshots_are_repaired() {
+    survives_cuts(Life { acts: 120, leaves: false, repairs: true }, 9);
 }
 
 #[test]
 fn every_cut_is_survived_while_a_disk_leaves_that_snapshots_need() {
-    survives_cuts(150, true, 9);
+    survives_cuts(Life { acts: 150, leaves: true, repairs: false }, 9);
 }
 
 /// Each cut is tried with one of several seeds, and with two subsets of what was not flushed.
-fn survives_cuts(acts: u64, leaves: bool, seeds: u64) {
+fn survives_cuts(life: Life, seeds: u64) {
     for seed in 0..3 {
-        let (recording, history, id) = record(seed, acts, leaves);
+        let (recording, history, id) = record(seed, life);
         let cuts = for_each_cut(&recording, Subsets { bits: 1, seed }, |cut| {
             if cut.at as u64 % seeds == seed {
                 let wrong = judge(cut.images.clone(), &history, id, cut.acked);
@@ -318,7 +352,8 @@ fn canaries_of_snapshots_are_found() {
         make(Some(canary));
         let found = (0..40).any(|seed| {
             // A log with such a mistake may also fail one of its own assertions.
-            let Ok((recording, history, id)) = std::panic::catch_unwind(|| record(seed, 200, false)) else {
+            let life = Life { acts: 200, leaves: false, repairs: false };
+            let Ok((recording, history, id)) = std::panic::catch_unwind(|| record(seed, life)) else {
                 return true;
             };
             let mut wrong = None;

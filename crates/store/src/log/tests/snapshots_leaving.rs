@@ -12,7 +12,7 @@ use super::super::place::Place;
 use super::leaving::{BLOCKS, disk, empty_again, filled, forget_leaves, open_without_first};
 use super::*;
 use crate::error::{BadBlock, ReadFailure, StoreError};
-use crate::log::SnapshotError;
+use crate::log::{PastCursor, SnapshotError};
 
 /// What the volume, and each snapshot, reads as.
 #[derive(Clone, Default)]
@@ -230,7 +230,13 @@ fn a_scrub_finds_leaves_of_snapshots_that_cannot_be_read() {
         world.corrupt_disk(node, path(0), bad..bad + 512);
         world.block_on(node, CORE, move || async move {
             let checked = async || {
-                let found = slice.check_snapshots(ByteOffset(0), slice.len()).await.unwrap();
+                let (mut found, mut next) = (Vec::new(), Some(PastCursor::default()));
+                while let Some(from) = next {
+                    let step = slice.check_snapshots(ByteOffset(0), slice.len(), from).await.unwrap();
+                    assert!(step.blocks.is_empty(), "blocks are well");
+                    found.extend(step.parts);
+                    next = step.next;
+                }
                 let of = |(bad, is_mended): (BadBlock, bool)| (bad.offset.0, bad.cause, is_mended);
                 found.into_iter().map(of).collect::<Vec<_>>()
             };
