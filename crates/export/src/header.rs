@@ -2,7 +2,8 @@
 
 use base::crc32c;
 
-/// The longest name of a volume or snapshot, in bytes.
+/// The longest name of a volume or snapshot, in bytes. Names have no control characters: a stream may come
+/// from anywhere, and its names are printed on terminals.
 pub const NAME_BYTES_MAX: usize = 255;
 
 const MAGIC: &[u8; 8] = b"URSAEXPT";
@@ -59,11 +60,13 @@ pub(crate) enum Malformed {
 }
 
 impl Header {
-    /// The bytes of the header. `None`: a name is empty, or longer than [`NAME_BYTES_MAX`].
+    /// The bytes of the header. `None`: a name is empty, longer than [`NAME_BYTES_MAX`], or has control
+    /// characters.
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let since = self.since.as_ref();
         let names = [Some(&self.volume_name), Some(&self.snapshot.name), since.map(|since| &since.name)];
-        if names.iter().flatten().any(|name| !(1..=NAME_BYTES_MAX).contains(&name.len())) {
+        let fits = |name: &str| (1..=NAME_BYTES_MAX).contains(&name.len()) && is_printable(name);
+        if !names.iter().flatten().all(|name| fits(name)) {
             return None;
         }
         let len = BYTES_MIN + names.iter().flatten().map(|name| name.len()).sum::<usize>();
@@ -149,6 +152,10 @@ impl Fields<'_> {
     fn name(&mut self, len: u8) -> Option<String> {
         let (name, rest) = self.0.split_at_checked(len.into()).filter(|(name, _)| !name.is_empty())?;
         self.0 = rest;
-        String::from_utf8(name.to_vec()).ok()
+        String::from_utf8(name.to_vec()).ok().filter(|name| is_printable(name))
     }
+}
+
+fn is_printable(name: &str) -> bool {
+    !name.contains(char::is_control)
 }

@@ -214,7 +214,7 @@ fn what_does_not_fit_is_not_written() {
     }
     let mut full = Writer::new(Vec::new(), &header(None)).unwrap();
     assert!(matches!(full.zeros(0, 1), Err(WriteError::Range { .. })), "all that is not named is zeros");
-    for name in [String::new(), "n".repeat(NAME_BYTES_MAX + 1)] {
+    for name in [String::new(), "n".repeat(NAME_BYTES_MAX + 1), "d\u{1b}[2Jb".into()] {
         let header = Header { volume_name: name, ..header(None) };
         assert!(matches!(Writer::new(Vec::new(), &header), Err(WriteError::Name)));
     }
@@ -227,6 +227,17 @@ fn other_files_and_versions_are_told_apart() {
     let mut bytes = stream(&header(None), &[]);
     bytes[8] = 2;
     assert!(matches!(read(&bytes).1, Err(ReadError::Version(2))));
+}
+
+/// A stream may come from anywhere, and its names are printed on terminals.
+#[test]
+fn a_name_with_control_characters_is_not_read() {
+    let mut bytes = stream(&header(None), &[]);
+    let len = 84 + "db".len() + "tuesday".len();
+    bytes[80] = 0x1b;
+    let crc = base::crc32c(&bytes[..len - 4]);
+    bytes[len - 4..len].copy_from_slice(&crc.to_le_bytes());
+    assert!(matches!(read(&bytes).1, Err(ReadError::Damaged(0))));
 }
 
 #[test]

@@ -18,7 +18,7 @@ const SAVES_ONE_IN: usize = 16;
 pub enum WriteError {
     #[error("writing failed")]
     Io(#[from] io::Error),
-    /// A name of the header is empty or too long.
+    /// A name of the header is empty, too long, or has control characters.
     #[error("the name of the volume or of a snapshot does not fit")]
     Name,
     /// The range is not behind the last one, is not in the volume, or has a length that no record has.

@@ -18,6 +18,7 @@ use super::super::output::Output;
 use super::super::progress::Progress;
 use super::super::table::size;
 use super::diff::VolumeAt;
+use super::files::{lock, sync_directory_of};
 
 /// How many ranges are requested at a time: the most that a node returns.
 const PAGE: usize = 4096;
@@ -68,6 +69,8 @@ pub enum ExportError {
     Exists(PathBuf),
     #[error("{0} is not an export of this snapshot: choose another file")]
     OtherFile(PathBuf),
+    #[error("another command is writing to {0}: wait until it ends, or choose another file")]
+    InUse(PathBuf),
     #[error("cannot continue the export in {0}: choose another file")]
     Unreadable(PathBuf, #[source] ReadError),
     #[error("cannot write the export to {0}")]
@@ -148,7 +151,10 @@ impl Export {
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(MODE);
         let mut file = match options.clone().create_new(true).open(&self.file) {
-            Ok(file) => file,
+            Ok(file) => {
+                sync_directory_of(&self.file).map_err(unwritable)?;
+                file
+            }
             Err(error) if error.kind() == ErrorKind::AlreadyExists && self.resume => {
                 options.open(&self.file).map_err(unwritable)?
             }
@@ -157,7 +163,15 @@ impl Export {
             }
             Err(error) => return Err(unwritable(error)),
         };
-        if file.metadata().map_err(unwritable)?.len() == 0 {
+        let metadata = file.metadata().map_err(unwritable)?;
+        // With --resume, it could be a device, whose length is 0.
+        if !metadata.is_file() {
+            return Err(ExportError::OtherFile(self.file.clone()));
+        }
+        if !lock(&file) {
+            return Err(ExportError::InUse(self.file.clone()));
+        }
+        if metadata.len() == 0 {
             let output = BufWriter::with_capacity(BUFFER_BYTES, file);
             return Ok(Some(Writer::new(output, wanted).map_err(ExportError::Write)?));
         }
@@ -244,7 +258,7 @@ fn copy<W: Write>(client: &Client, wanted: &Header, writer: &mut Writer<W>) -> R
         if page.ranges.iter().any(ends_behind) {
             return Err(ExportError::Unexpected("a range behind the end of the volume"));
         }
-        let mut pieces = pieces(&page.ranges).peekable();
+        let mut pieces = pieces(&page.ranges, wanted.since.is_none()).peekable();
         while let Some(first) = pieces.next() {
             progress.tell(first.offset, all);
             if first.zeroed {
@@ -286,8 +300,10 @@ fn copy_together<W: Write>(
 }
 
 /// Ranges in the volume, those with data cut into pieces that fit into records.
-fn pieces(ranges: &[ChangedRange]) -> impl Iterator<Item = ChangedRange> {
-    ranges.iter().flat_map(|range| {
+///
+/// A full export has no ranges of zeros. The node may name some, next to blocks that it cannot read.
+fn pieces(ranges: &[ChangedRange], is_full: bool) -> impl Iterator<Item = ChangedRange> {
+    ranges.iter().filter(move |range| !(is_full && range.zeroed)).flat_map(|range| {
         let range = *range;
         let step = if range.zeroed { range.len.max(1) } else { RECORD_BYTES_MAX as u64 };
         (0..range.len).step_by(step as usize).map(move |at| {
@@ -327,7 +343,8 @@ mod tests {
             range(2 * MIB + 4096, 512, false),
             range(3 * MIB, 1 << 40, true),
         ];
-        assert_eq!(pieces(&ranges).collect::<Vec<ChangedRange>>(), expected);
+        assert_eq!(pieces(&ranges, false).collect::<Vec<ChangedRange>>(), expected);
+        assert_eq!(pieces(&ranges, true).collect::<Vec<ChangedRange>>(), expected[..3]);
     }
 
     #[test]
@@ -346,16 +363,31 @@ mod tests {
         assert!(!is_read_with(&long, &range(4 * MIB, 512, false)), "a node reads no more at a time");
     }
 
-    #[test]
-    fn an_export_is_continued_if_it_is_of_the_same_snapshots() {
+    fn header(number: u32, since: Option<u32>) -> Header {
         let snapshot = |number| Snapshot { name: "a".into(), number, time: 5, size: 4096 };
-        let header = |number, since: Option<u32>| Header {
+        Header {
             volume: [1; 16],
             volume_name: "db".into(),
             block_bytes: 512,
             snapshot: snapshot(number),
             since: since.map(snapshot),
-        };
+        }
+    }
+
+    #[test]
+    fn only_one_command_writes_to_a_file_and_none_to_what_is_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = |file: PathBuf| Export { at: "db@a".parse().unwrap(), file, since: None, resume: true };
+        let (export, wanted) = (to(dir.path().join("file")), header(1, None));
+        let first = export.opened(&wanted).unwrap().expect("there is nothing yet");
+        assert!(matches!(export.opened(&wanted), Err(ExportError::InUse(_))));
+        first.finish().unwrap();
+        assert!(export.opened(&wanted).unwrap().is_none(), "it is complete");
+        assert!(matches!(to("/dev/null".into()).opened(&wanted), Err(ExportError::OtherFile(_))));
+    }
+
+    #[test]
+    fn an_export_is_continued_if_it_is_of_the_same_snapshots() {
         let renamed = Header { volume_name: "old".into(), ..header(2, Some(1)) };
         assert!(is_same(&header(2, Some(1)), &renamed));
         for other in [header(3, Some(1)), header(2, None), header(2, Some(0))] {

@@ -3,6 +3,7 @@
 mod create;
 mod diff;
 mod export;
+mod files;
 pub(super) mod hooks;
 mod import;
 mod labels;

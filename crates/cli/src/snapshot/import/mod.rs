@@ -64,6 +64,10 @@ pub enum ImportError {
     NoState(PathBuf),
     #[error("{0} is neither a file nor a block device")]
     Kind(PathBuf),
+    #[error("{0} does not exist: attach it first, or leave out --force to create a file")]
+    Missing(PathBuf),
+    #[error("another import is writing to {0}: wait until it ends")]
+    InUse(PathBuf),
     #[error("{to} has {room}, and the volume has {need}: use a larger device", room = size(*has), need = size(*wanted))]
     TooSmall { to: PathBuf, has: u64, wanted: u64 },
     #[error("{to}: {unfit}; nothing was changed")]
@@ -82,6 +86,7 @@ impl ImportError {
             ImportError::StdinAmongOthers
             | ImportError::OutOfOrder(_)
             | ImportError::NoState(_)
+            | ImportError::Missing(_)
             | ImportError::Kind(_) => 2,
             _ => 1,
         }
@@ -98,6 +103,10 @@ impl Import {
     /// Imports all files. Returns the header of the last one.
     fn import(&self) -> Result<Header, ImportError> {
         let state_file = self.state_file()?;
+        // A LUN that is not attached yet would become a file.
+        if self.force && Target::is_missing(&self.to) {
+            return Err(ImportError::Missing(self.to.clone()));
+        }
         if self.files.iter().any(|file| is_stdin(file)) {
             if self.files.len() > 1 {
                 return Err(ImportError::StdinAmongOthers);
@@ -159,6 +168,10 @@ impl Import {
             state::check(&header, state.as_ref(), Target::is_blank_at(&self.to)).map_err(unfit)?;
         }
         let target = Target::open(&self.to, header.snapshot.size)?;
+        // It is locked only now: another import may have ended since the check.
+        if State::read(state_file)? != state {
+            return Err(ImportError::InUse(self.to.clone()));
+        }
         State::of(&header, false).write(state_file)?;
         let unwritable = |error| ImportError::Unwritable(self.to.clone(), error);
         target.make_as_long_as(&header).map_err(unwritable)?;

@@ -8,6 +8,7 @@ use ::export::{Header, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use super::super::export::hex;
+use super::super::files::sync_directory_of;
 use super::ImportError;
 
 /// What a target has.
@@ -112,8 +113,7 @@ impl State {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, path)?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+        sync_directory_of(path)
     }
 
     /// How many of these exports, which follow each other, the target has already.

@@ -6,8 +6,9 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use ::export::Header;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
+use super::super::files::{lock, sync_directory_of};
 use super::ImportError;
 
 /// Only the owner may read what a volume contains.
@@ -40,14 +41,31 @@ impl Target {
         }
     }
 
+    /// Whether there is nothing at the path.
+    pub(super) fn is_missing(path: &Path) -> bool {
+        fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    }
+
     /// Opens the target of a volume of this size. Creates a file if there is nothing.
     pub(super) fn open(path: &Path, size: u64) -> Result<Target, ImportError> {
         let unopened = |error| ImportError::Unopened(path.to_owned(), error);
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(Target::is_file(path)).truncate(false).mode(MODE);
-        let mut file = options.open(path).map_err(unopened)?;
+        options.read(true).write(true).mode(MODE);
+        if fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
+            // Fails if the device is mounted, or in use by another driver or import.
+            options.custom_flags(OFlags::EXCL.bits() as i32);
+        }
+        // A device that is not there does not become a file in memory.
+        let creates = Target::is_missing(path) && !path.starts_with("/dev");
+        let mut file = options.create_new(creates).open(path).map_err(unopened)?;
+        if creates {
+            sync_directory_of(path).map_err(unopened)?;
+        }
         let metadata = file.metadata().map_err(unopened)?;
         if metadata.is_file() {
+            if !lock(&file) {
+                return Err(ImportError::InUse(path.to_owned()));
+            }
             return Ok(Target { file, is_device: false, is_blank: metadata.len() == 0 });
         }
         if !metadata.file_type().is_block_device() {

@@ -177,6 +177,20 @@ fn an_import_that_was_interrupted_is_repeated() {
 }
 
 #[test]
+fn a_target_that_is_missing_or_in_use_is_not_forced() {
+    let rig = Rig::new();
+    let full = rig.export(0, None);
+    assert!(matches!(rig.import_with(&[&full], true), Err(ImportError::Missing(_))));
+    assert!(!rig.path("db.img").exists());
+    rig.import(&[&full]).unwrap();
+    let other = Target::open(&rig.path("db.img"), 0).unwrap();
+    assert!(matches!(rig.import_with(&[&full], true), Err(ImportError::InUse(_))));
+    drop(other);
+    rig.import_with(&[&full], true).unwrap();
+    rig.assert_is(0);
+}
+
+#[test]
 fn what_is_neither_a_file_nor_a_device_needs_a_state_file() {
     let rig = Rig::new();
     let full = rig.export(0, None);
@@ -184,6 +198,9 @@ fn what_is_neither_a_file_nor_a_device_needs_a_state_file() {
     assert!(matches!(import.import(), Err(ImportError::NoState(_))));
     let import = Import { state: Some(rig.path("state")), force: true, ..import };
     assert!(matches!(import.import(), Err(ImportError::Kind(_))));
+    let missing = Import { to: "/dev/no-such-device".into(), force: false, ..import };
+    assert!(matches!(missing.import(), Err(ImportError::Unopened(..))));
+    assert!(!rig.path("state").exists(), "nothing was begun");
     let both = vec!["-".into(), rig.path("other")];
     let import = Import { files: both, to: rig.path("db.img"), state: None, force: false };
     assert!(matches!(import.import(), Err(ImportError::StdinAmongOthers)));

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{ByteLen, ByteOffset, Chain};
+use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{NodeId, Revision};
 use rt::sync::Semaphore;
 use store::SnapshotError;
@@ -35,8 +35,8 @@ pub const SNAPSHOT_READ_BYTES_MAX: u64 = 4 << 20;
 /// The most bytes that another node is asked for at a time. They come over the control link, in between its
 /// heartbeats.
 const PART_BYTES_MAX: u64 = 1 << 20;
-/// How many such parts a node reads for others at the same time: 4 MiB, which delay a heartbeat by 34 ms on a
-/// link of 1 Gbit/s. Leases last a second.
+/// How many such parts a node waits for at the same time, and how many it reads for others: 4 MiB on a link
+/// delay a heartbeat by 34 ms at 1 Gbit/s. Leases last a second.
 const PARTS_AT_ONCE: usize = 4;
 /// How many reads this node has under way for its own callers: 32 MiB.
 const READS_AT_ONCE: usize = 8;
@@ -84,13 +84,17 @@ struct Readable {
 pub(super) struct Turns {
     /// Reads of this node's callers.
     own: Semaphore,
+    /// Parts that this node asks others for, until they have come: a part that another node has read may
+    /// still be on its way.
+    asked: Semaphore,
     /// Parts that other nodes ask for.
     of_peers: Semaphore,
 }
 
 impl Default for Turns {
     fn default() -> Turns {
-        Turns { own: Semaphore::new(READS_AT_ONCE), of_peers: Semaphore::new(PARTS_AT_ONCE) }
+        let parts = || Semaphore::new(PARTS_AT_ONCE);
+        Turns { own: Semaphore::new(READS_AT_ONCE), asked: parts(), of_peers: parts() }
     }
 }
 
@@ -98,8 +102,8 @@ impl Default for Turns {
 struct Turn<'a>(&'a Semaphore);
 
 impl Turn<'_> {
-    async fn wait(semaphore: &Semaphore) -> Option<Turn<'_>> {
-        rt::timeout(TURN_WITHIN, semaphore.acquire(1)).await.ok()?;
+    async fn wait(semaphore: &Semaphore, until: Instant) -> Option<Turn<'_>> {
+        rt::timeout_at(until, semaphore.acquire(1)).await.ok()?;
         Some(Turn(semaphore))
     }
 }
@@ -126,7 +130,8 @@ impl Control {
             let (volume, snapshot) = (volume.name.clone(), snapshot.name.clone());
             ControlError::SnapshotUnread { volume, snapshot, nodes }
         };
-        let turn = Turn::wait(&self.snapshots.reading.own).await;
+        let turns = &self.snapshots.reading;
+        let turn = Turn::wait(&turns.own, rt::now() + TURN_WITHIN).await;
         let Some(_turn) = turn else { return Err(unread(vec![(me.0, CopyUnread::Busy)])) };
         let mut reasons = Vec::new();
         for node in in_order(&reconciler, &volume, nodes) {
@@ -134,7 +139,7 @@ impl Control {
                 true => {
                     self.read_own_copy(id, snapshot.number, range.clone()).await.map_err(CopyUnread::Copy)
                 }
-                false => read_at(&reconciler, node, id, snapshot.number, range.clone()).await,
+                false => read_at(&reconciler, &turns.asked, node, id, snapshot.number, range.clone()).await,
             };
             match read {
                 Ok(data) => return Ok(data),
@@ -189,7 +194,7 @@ impl Control {
         if !nodes_with(of, &volume).any(|node| node == reconciler.me().0) {
             return Err(SnapshotObstacle::Absent);
         }
-        let turn = Turn::wait(&self.snapshots.reading.of_peers).await;
+        let turn = Turn::wait(&self.snapshots.reading.of_peers, rt::now() + TURN_WITHIN).await;
         let Some(_turn) = turn else { return Err(SnapshotObstacle::Slow) };
         let data = self.read_own_copy(id, part.number, part.offset..end).await?;
         Ok(SnapshotData { len: part.len, data })
@@ -239,6 +244,7 @@ impl Control {
 /// Reads a range of another node's copy, part by part.
 async fn read_at(
     reconciler: &Rc<Reconciler>,
+    turns: &Semaphore,
     node: NodeId,
     id: VolumeId,
     number: u32,
@@ -247,6 +253,7 @@ async fn read_at(
     let until = rt::now() + COPY_WITHIN;
     let mut data = Chain::new();
     for offset in range.clone().step_by(PART_BYTES_MAX as usize) {
+        let Some(_turn) = Turn::wait(turns, until).await else { return Err(CopyUnread::Busy) };
         if !reconciler.hears(node) || !reconciler.reaches(node) {
             return Err(CopyUnread::Unreached);
         }
