@@ -201,11 +201,11 @@ impl Running {
             let gone: BTreeSet<Era> = self.needless_eras(branch).collect();
             // A volume that was restored may need anything that its present line is read through.
             let present = self.marks.eras_under(branch, self.marks.now(branch));
-            let present: BTreeSet<u32> = present.into_iter().collect();
+            let present: BTreeSet<Era> = present.into_iter().collect();
             for (era, held) in self.held.range(Era::first(branch)..=Era::new(branch, u32::MAX)) {
                 if gone.contains(era) {
                     needless += held.quarters;
-                } else if !present.contains(&era.number) {
+                } else if !present.contains(era) {
                     needed += held.quarters;
                 }
             }
