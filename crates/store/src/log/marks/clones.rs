@@ -26,8 +26,8 @@ impl Marks {
         self.origins.clear();
         self.orphans.clear();
         for (clone, origin) in wanted {
-            // The branch is a smaller one, or reads could come back to the same branch again and again. And it
-            // must not lack its own snapshot: what it does not have itself would read as zeros.
+            // The branch is a smaller one, or reads could come back to the same branch again and again. And
+            // it must not lack its own snapshot: what it does not have itself would read as zeros.
             let may_be_read = origin.branch < *clone && !self.is_orphan(origin.branch);
             let era = self.newest_with(origin).filter(|_| may_be_read);
             if let Some(era) = era {
@@ -40,8 +40,8 @@ impl Marks {
         touched.into_iter().for_each(|branch| self.pin_again(branch));
     }
 
-    /// The era of the snapshot that a clone was made of. An earlier one may have had the same identity, and be
-    /// deleted.
+    /// The era of the snapshot that a clone was made of. An earlier one may have had the same identity, and
+    /// be deleted.
     fn newest_with(&self, origin: &Origin) -> Option<u32> {
         let mut marks = self.of(origin.branch).iter().rev();
         marks.find(|mark| mark.id == origin.snapshot).map(|mark| mark.era)
