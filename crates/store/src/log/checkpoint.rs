@@ -31,7 +31,7 @@ use super::leaf::{self, Era, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey};
 use super::marks::Restore;
 use super::merge::{Group, Merged, NOTHING};
 use super::pace::Steps;
-use super::place::{Place, SLOT_BYTES, Slots, Spot};
+use super::place::{Place, SLOT_BYTES};
 use super::replay::{READ_AGAIN, READS_MAX};
 use super::root::Root;
 use super::segment::{Kind, Open, SLOT_GRAINS, Used, Zone};
@@ -202,11 +202,7 @@ impl Inner {
                     Err(_) => None,
                     Ok(leaf) => leaf,
                 };
-                let mut state = self.state.borrow_mut();
-                let swept = state.swept(*key, leaf.as_ref());
-                state.take_in(*key, None);
-                state.exhausted &= swept.dead.is_empty();
-                state.let_die(&swept);
+                self.state.borrow_mut().sweep_away(*key, leaf.as_ref());
             }
             self.end_step(sweep).await;
         }
@@ -666,19 +662,6 @@ impl Running {
         let emptied: Vec<u32> = emptied.map(|(segment, _)| *segment).collect();
         let elsewhere = sparse.filter(|segment| !emptied.contains(segment));
         emptied.iter().copied().chain(elsewhere).take(EVACUATED_MAX).collect()
-    }
-
-    /// What is left of a leaf whose volume was deleted: nothing. `leaf` is `None` if it cannot be read.
-    fn swept(&self, key: LeafKey, leaf: Option<&Leaf>) -> Merged {
-        let mut dead = Vec::new();
-        let stored = leaf.into_iter().flat_map(Leaf::spots).filter_map(Spot::stored);
-        stored.for_each(|stored| Slots::add(&mut dead, stored.place));
-        let known = self.leaves.get(&key);
-        let forgotten = known.map_or_else(Usage::default, |place| Usage {
-            blocks: u64::from(place.blocks),
-            quarters: u64::from(place.quarters),
-        });
-        Merged { branch: key.0.branch, leaves: Vec::new(), dead, forgotten }
     }
 
     /// Applies a leaf that was written somewhere else, or is not needed any more.

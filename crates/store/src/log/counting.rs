@@ -140,3 +140,29 @@ impl Running {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base::ByteLen;
+
+    use super::super::LogMemory;
+    use super::super::tests::without_pool;
+    use super::*;
+
+    /// Before, what its last records had replaced was subtracted twice while its leaves were removed.
+    #[test]
+    fn removing_a_deleted_volume_subtracts_nothing_of_others() {
+        let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
+        let place = LeafPlace { segment: 0, at: 0, len: 73, blocks: 512, quarters: 2048 };
+        for branch in [1, 2] {
+            state.hold(Era::first(branch), &place);
+            state.leaves.insert((Era::first(branch), 0), place);
+            state.add_used(branch, Usage { blocks: 512, quarters: 2048 });
+        }
+        state.count_replaced(1, 2, 0, LEAF_BLOCKS);
+        state.active.zero(Era::first(2), 0, LEAF_BLOCKS, &mut Vec::new());
+        assert_eq!(state.usage_of_all(), 2048, "the second volume's was unmapped");
+        state.sweep_away((Era::first(2), 0), None);
+        assert_eq!(state.usage_of_all(), 2048);
+    }
+}

@@ -115,18 +115,16 @@ impl LogSlice {
         limits: DiffLimits,
     ) -> Result<ChangedRanges, SliceError> {
         let (inner, branch) = (&self.log().inner, self.branch());
-        let between: Vec<Range<u32>> = {
-            let state = inner.state.borrow();
-            let marks = &state.marks;
-            match eras {
-                (Some(one), other) => marks.between(branch, one.min(other), Some(one.max(other))),
-                (None, _) => marks.lines(branch).map(|line| marks.eras_of_line(branch, line)).collect(),
-            }
-        };
+        let (one, other) = eras;
+        let between: Option<Vec<Range<u32>>> =
+            one.map(|one| inner.state.borrow().marks.between(branch, one.min(other), Some(one.max(other))));
         let end = range.end.div_ceil(BLOCK);
         let (mut at, mut leaves, mut ranges) = (range.start / BLOCK, 0, Vec::new());
         while at < end {
-            let next = inner.next_changed_leaf(branch, &between, at / LEAF_BLOCKS);
+            let next = match &between {
+                Some(between) => inner.next_changed_leaf(branch, between, at / LEAF_BLOCKS),
+                None => inner.next_leaf_of(branch, other, at / LEAF_BLOCKS),
+            };
             at = next.map_or(end, |leaf| at.max(leaf * LEAF_BLOCKS)).min(end);
             let is_over =
                 || ranges.len() >= limits.ranges || leaves >= LEAVES_MAX || rt::now() >= limits.time;
@@ -134,7 +132,8 @@ impl LogSlice {
                 break;
             }
             let behind = ((at / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(end);
-            let found = inner.differences(branch, eras, &between, at..behind).await;
+            let changed = between.as_deref().unwrap_or_default();
+            let found = inner.differences(branch, eras, changed, at..behind).await;
             for (block, is_zeroed) in found.map_err(|unread| unread.error(range.start))? {
                 let (from, to) = ((block * BLOCK).max(range.start), ((block + 1) * BLOCK).min(range.end));
                 let (offset, len) = (ByteOffset(from), ByteLen(to.saturating_sub(from)));

@@ -10,7 +10,7 @@ use rt::DiskError;
 
 use super::changes::{Changes, Move};
 use super::checkpoint::STEP_LEAVES;
-use super::leaf::{Era, GroupKey, LEAF_BLOCKS, LeafKey, Spots};
+use super::leaf::{Era, GroupKey, LEAF_BLOCKS, Leaf, LeafKey, Spots};
 use super::marks::Heir;
 use super::place::{Place, SLOT_QUARTERS, Slots, Spot, Stored};
 use super::{Running, Usage};
@@ -579,6 +579,29 @@ impl Running {
         group.leaves.insert(era, Box::new(spots));
         // Also if it was only searched: a moved block that it named dies in both places.
         group.forced.push(era);
+    }
+
+    /// Removes a leaf whose volume was deleted. `leaf` is `None` if it cannot be read.
+    pub(super) fn sweep_away(&mut self, key: LeafKey, leaf: Option<&Leaf>) {
+        let swept = self.swept(key, leaf);
+        self.take_in(key, None);
+        self.exhausted &= swept.dead.is_empty();
+        self.let_die(&swept);
+        // The volume's last records may have replaced some of that. It is not subtracted a second time.
+        self.replaced.merged(swept.branch, swept.forgotten);
+    }
+
+    /// What is left of a leaf whose volume was deleted: nothing. `leaf` is `None` if it cannot be read.
+    fn swept(&self, key: LeafKey, leaf: Option<&Leaf>) -> Merged {
+        let mut dead = Vec::new();
+        let stored = leaf.into_iter().flat_map(Leaf::spots).filter_map(Spot::stored);
+        stored.for_each(|stored| Slots::add(&mut dead, stored.place));
+        let known = self.leaves.get(&key);
+        let forgotten = known.map_or_else(Usage::default, |place| Usage {
+            blocks: u64::from(place.blocks),
+            quarters: u64::from(place.quarters),
+        });
+        Merged { branch: key.0.branch, leaves: Vec::new(), dead, forgotten }
     }
 
     /// Applies what has died with a merge.

@@ -217,13 +217,25 @@ impl Inner {
     /// The first leaf of a branch, from `number` on, some block of which was changed in these eras.
     pub(super) fn next_changed_leaf(&self, branch: u32, eras: &[Range<u32>], number: u64) -> Option<u64> {
         let state = self.state.borrow();
-        let leaf = |era: Era| {
-            state.leaves.range((era, number)..=(era, u64::MAX)).next().map(|((_, number), _)| *number)
+        let in_map = state.changed_eras(branch, eras).into_iter();
+        let in_map = in_map.filter_map(|era| state.next_leaf_of_era(era, number));
+        state.next_leaf_in_tables(branch, eras, number).into_iter().chain(in_map).min()
+    }
+
+    /// The first leaf, from `number` on, that may say where blocks of the snapshot lie with which an era
+    /// began. If the branch is a clone, that may be one of another branch.
+    pub(super) fn next_leaf_of(&self, branch: u32, snapshot: u32, number: u64) -> Option<u64> {
+        let state = self.state.borrow();
+        let line = state.marks.line(branch, snapshot);
+        let next = |stretch: Stretch| {
+            let eras = stretch.snapshots.iter().chain([&stretch.line]);
+            let eras = eras.map(|era| Era::new(stretch.branch, *era));
+            let in_map = eras.filter_map(|era| state.next_leaf_of_era(era, number));
+            let written = std::slice::from_ref(&stretch.entries);
+            let in_tables = state.next_leaf_in_tables(stretch.branch, written, number);
+            in_tables.into_iter().chain(in_map).min()
         };
-        let tables = state.frozen.iter().chain([&state.active]);
-        let changed = tables.filter_map(|table| table.next_change(branch, eras, number * LEAF_BLOCKS));
-        let in_map = state.changed_eras(branch, eras).into_iter().filter_map(leaf);
-        changed.map(|block| block / LEAF_BLOCKS).chain(in_map).min()
+        state.marks.stretches_of(branch, line, Some(snapshot)).into_iter().filter_map(next).min()
     }
 
     /// Which blocks of a range within one leaf were changed in these eras, the first of which begins with a
@@ -554,6 +566,18 @@ impl Running {
 
     fn leaf_place(&self, key: LeafKey) -> Option<(LeafKey, LeafPlace)> {
         Some((key, *self.leaves.get(&key)?))
+    }
+
+    /// The first leaf of an era, from `number` on.
+    fn next_leaf_of_era(&self, era: Era, number: u64) -> Option<u64> {
+        self.leaves.range((era, number)..=(era, u64::MAX)).next().map(|((_, number), _)| *number)
+    }
+
+    /// The first leaf of a branch, from `number` on, that the tables' entries of these eras change.
+    fn next_leaf_in_tables(&self, branch: u32, eras: &[Range<u32>], number: u64) -> Option<u64> {
+        let tables = self.frozen.iter().chain([&self.active]);
+        let changed = tables.filter_map(|table| table.next_change(branch, eras, number * LEAF_BLOCKS));
+        changed.map(|block| block / LEAF_BLOCKS).min()
     }
 
     /// The eras, of these, of which the map may have leaves.

@@ -50,8 +50,9 @@ impl Pool {
     /// a large volume as for a small one, and no space but for what is written to it.
     ///
     /// All slices of the other volume must hold the snapshot
-    /// ([`Slice::hold_snapshot`](crate::Slice::hold_snapshot)) until this has ended. From then on neither the
-    /// snapshot nor the volume can be deleted before the clone is.
+    /// ([`Slice::hold_snapshot`](crate::Slice::hold_snapshot)) until this has ended, also if the future is
+    /// dropped, because the clone may be created all the same. From then on neither the snapshot nor the
+    /// volume can be deleted before the clone is.
     ///
     /// # Errors
     /// [`StoreError::NotCloneable`]; [`StoreError::CloneTooDeep`]; [`StoreError::BeingConverted`]; and those

@@ -26,10 +26,10 @@ impl Marks {
         self.origins.clear();
         self.orphans.clear();
         for (clone, origin) in wanted {
-            // An earlier one may have had the same identity, and be deleted. The branch is a smaller one, or
-            // reads could come back to the same branch again and again.
-            let mut marks = self.of(origin.branch).iter().rev().filter(|_| origin.branch < *clone);
-            let era = marks.find(|mark| mark.id == origin.snapshot).map(|mark| mark.era);
+            // The branch is a smaller one, or reads could come back to the same branch again and again. And
+            // it must not lack its own snapshot: what it does not have itself would read as zeros.
+            let may_be_read = origin.branch < *clone && !self.is_orphan(origin.branch);
+            let era = self.newest_with(origin).filter(|_| may_be_read);
             if let Some(era) = era {
                 self.origins.insert(*clone, Era::new(origin.branch, era));
             } else {
@@ -38,6 +38,13 @@ impl Marks {
         }
         touched.extend(self.origins.values().map(|era| era.branch));
         touched.into_iter().for_each(|branch| self.pin_again(branch));
+    }
+
+    /// The era of the snapshot that a clone was made of. An earlier one may have had the same identity, and
+    /// be deleted.
+    fn newest_with(&self, origin: &Origin) -> Option<u32> {
+        let mut marks = self.of(origin.branch).iter().rev();
+        marks.find(|mark| mark.id == origin.snapshot).map(|mark| mark.era)
     }
 
     /// Whether exactly these are known as clones.
@@ -49,7 +56,8 @@ impl Marks {
     /// Begins snapshots for clones whose own are missing. Nobody relies on what they read as.
     pub(crate) fn replace_missing(&mut self, wanted: &BTreeMap<u32, Origin>) {
         for clone in std::mem::take(&mut self.orphans) {
-            if let Some(origin) = wanted.get(&clone).filter(|origin| origin.branch < clone) {
+            let Some(origin) = wanted.get(&clone).filter(|origin| origin.branch < clone) else { continue };
+            if self.newest_with(origin).is_none() {
                 self.begin(origin.branch, origin.snapshot, 0);
             }
         }
@@ -72,7 +80,7 @@ impl Marks {
         self.origins.contains_key(&branch)
     }
 
-    /// The clones whose snapshot the log does not have.
+    /// The clones whose snapshot the log does not have, and clones of these.
     pub(crate) fn orphans(&self) -> impl Iterator<Item = u32> {
         self.orphans.iter().copied()
     }
@@ -233,5 +241,18 @@ mod tests {
         let mut again = marks.clone();
         again.set_origins(&wanted);
         assert_eq!(again, marks, "the next opening finds the same");
+    }
+
+    /// Before, it was not: what neither of the two had read as zeros.
+    #[test]
+    fn a_clone_of_an_orphan_is_an_orphan() {
+        let mut marks = Marks::starting(1);
+        let snapshot = take(&mut marks, 4, 13);
+        let wanted = origins(&[(4, 3, 12), (5, 4, 13), (6, 3, 12)]);
+        marks.set_origins(&wanted);
+        assert_eq!(marks.orphans().collect::<Vec<u32>>(), [4, 5, 6]);
+        marks.replace_missing(&wanted);
+        assert_eq!((marks.orphans().count(), marks.parent(5, 0)), (0, Some(snapshot)));
+        assert_eq!((marks.of(3).len(), marks.of(4).len()), (1, 1), "only what is missing is replaced");
     }
 }

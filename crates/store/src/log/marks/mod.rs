@@ -101,7 +101,7 @@ pub(crate) struct Marks {
     /// The snapshots that clones are read through, by the branch of the clone. The catalog says which clones
     /// there are: see [`Marks::set_origins`].
     origins: BTreeMap<u32, Era>,
-    /// The clones whose snapshot the log does not have.
+    /// The clones whose snapshot the log does not have, and clones of these.
     orphans: BTreeSet<u32>,
     /// How many callers hold a snapshot, because they make clones of it.
     held: BTreeMap<Era, usize>,

@@ -38,7 +38,7 @@ async fn clone_of(
 }
 
 /// The only slice of a clone.
-async fn clone_one(
+pub(super) async fn clone_one(
     pool: &Pool,
     disks: &CoreDisks,
     volume: VolumeId,

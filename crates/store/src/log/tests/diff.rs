@@ -2,6 +2,7 @@
 
 use base::Instant;
 
+use super::clones::clone_one;
 use super::snapshots::wait_until_freed;
 use super::*;
 use crate::log::{ChangedRange, DiffLimits, SnapshotError};
@@ -147,6 +148,29 @@ fn what_a_snapshot_has_is_what_differs_from_zeros() {
         for _ in 0..2 {
             let third = vec![written(0, 20), written(30, 31), written(1000, 1010)];
             assert_eq!(pages(&slice, (None, 3), ALL).await, third);
+            log_of(&slice).inner.merge_all().await.unwrap();
+        }
+    });
+}
+
+/// Before, what a clone shares with the volume that it was made of was not named: an export of its snapshot
+/// lacked it.
+#[test]
+fn what_a_snapshot_of_a_clone_has_is_also_what_it_shares() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (pool, disks, id, slice) = one_slice(BLOCKS * BLOCK).await;
+        two_snapshots(&slice).await;
+        let (_, clone) = clone_one(&pool, &disks, id, &slice, 1, "c").await;
+        write_all(&clone, 600..601, 300).await;
+        clone.zero(ByteOffset(0), ByteLen(2 * BLOCK)).await.unwrap();
+        clone.take_snapshot(7, 0).await.unwrap();
+        clone.zero(ByteOffset(0), clone.len()).await.unwrap();
+        for _ in 0..2 {
+            let expected = vec![written(2, 20), written(600, 601), written(1000, 1010)];
+            assert_eq!(pages(&clone, (None, 7), ALL).await, expected);
+            assert_eq!(pages(&slice, (None, 1), ALL).await, [written(0, 20), written(1000, 1010)]);
             log_of(&slice).inner.merge_all().await.unwrap();
         }
     });
