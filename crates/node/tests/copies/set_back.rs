@@ -52,7 +52,16 @@ impl Cluster {
             let session = log_in_at_last(portal).await;
             let mut found = Vec::new();
             for lba in blocks {
-                found.push(read(&session, lba).await.unwrap());
+                let mut value = read(&session, lba).await;
+                for _ in 0..50 {
+                    if value.is_ok() {
+                        break;
+                    }
+                    // What the session missed comes first, as unit attentions.
+                    rt::sleep(Duration::from_millis(100)).await;
+                    value = read(&session, lba).await;
+                }
+                found.push(value.unwrap());
             }
             found.dedup();
             found

@@ -155,7 +155,7 @@ fn snapshots_with_labels_that_expire() {
 fn commands_before_and_after_a_snapshot() {
     let node = Node::start(&[]);
     node.ok(&["volume", "create", "db", "--size", "16M", "--kind", "log", "--no-map"]);
-    let log = node.directory.path().join("log");
+    let log = node.directory.path().join("hooks");
     let write = |word: &str| format!("echo \"{word} $URSA_SNAPSHOT $URSA_VOLUMES\" >> {}", log.display());
     let (before, after) = (write("before"), write("after"));
     let create = |name: &str, before: &str, after: &str| {

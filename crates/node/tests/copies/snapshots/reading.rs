@@ -48,6 +48,8 @@ fn a_snapshot_reads_as_it_was_through_any_node() {
             }
             number
         });
+        // The other nodes hear of it in a moment.
+        cluster.world.run_for(Duration::from_millis(500));
         for _ in 0..12 {
             let offset = rng.below(size);
             let len = rng.below(1 + (size - offset).min(SNAPSHOT_READ_BYTES_MAX));

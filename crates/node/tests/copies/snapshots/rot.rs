@@ -13,6 +13,8 @@ impl Cluster {
         cluster.add_volume(VolumeKind::Log, copies);
         cluster.write_marked(lbas);
         cluster.take(0, &[NAME], "before").unwrap();
+        // The other node hears of it in a moment.
+        cluster.world.run_for(Duration::from_millis(500));
         cluster
     }
 
