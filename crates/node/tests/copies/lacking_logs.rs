@@ -145,7 +145,7 @@ fn a_log_that_lacks_a_record_stays_closed_while_a_snapshot_is_nowhere_else() {
 fn copies_in_logs_that_all_lack_records_are_kept() {
     let cluster = Cluster::with_records(1);
     cluster.servers.iter().for_each(|server| cluster.world.crash(*server));
-    let unread = DiskFaults::default().with_unreadable(cluster.first_head(0));
+    let unread = DiskFaults::default().with_unreadable(cluster.last_head_but_one(0));
     cluster.world.set_disk_faults(cluster.servers[0], DISK, unread);
     cluster.lose_record(1);
     (0..2).for_each(|index| cluster.start(index));
