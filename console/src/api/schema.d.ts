@@ -486,8 +486,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs in progress: those on copies in the whole cluster, and verify runs, scrubs, conversions and changes
-         *     of the queried node; with `node=all`, of all nodes.
+         * Jobs in progress: those on copies in the whole cluster, and verify runs, scrubs, conversions, freeing
+         *     of snapshots and changes of the queried node; with `node=all`, of all nodes.
          * @description With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verify runs,
          *     scrubs, changes that took longer than a second), since the reporting node was started. The queried node
          *     reports those on copies.
@@ -535,7 +535,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Pauses a resync until it is resumed; it stays paused across restarts of nodes. The dirty map is kept.
+         * Pauses a resync until it is resumed; it stays paused across restarts of nodes. The dirty map is kept. Or
+         *     pauses the freeing of the space of deleted snapshots in a pool, until it is resumed or the pool is opened
+         *     again; what is deleted meanwhile is not freed either.
          * @description The copy provides no redundancy until it is in sync: the volume has reduced redundancy meanwhile. A copy
          *     that already takes new writes still completes its resync. Pausing a paused resync changes nothing.
          */
@@ -555,7 +557,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Resumes a paused resync. A resync that is not paused is not affected. */
+        /** Resumes a job that was paused. One that is not paused is not affected. */
         post: operations["resume_job"];
         delete?: never;
         options?: never;
@@ -1190,7 +1192,11 @@ export interface paths {
         delete: operations["delete_snapshot"];
         options?: never;
         head?: never;
-        /** Puts a snapshot on hold, so that it cannot be deleted, or releases it. */
+        /**
+         * Changes a snapshot: puts it on hold, so that it cannot be deleted, or releases it; changes when it expires,
+         *     and its labels.
+         * @description A snapshot that has expired while it was on hold is deleted soon after it is released.
+         */
         patch: operations["change_snapshot"];
         trace?: never;
     };
@@ -2512,7 +2518,7 @@ export interface components {
          * @description Codes of findings.
          * @enum {string}
          */
-        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "snapshot-schedule-missed" | "copies-mismatch" | "blocks-lost" | "scrub-unrepaired" | "scrub-overdue" | "volume-name-taken" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "pool-nearly-full" | "pool-full-soon" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
+        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "snapshot-schedule-missed" | "snapshots-old" | "copies-mismatch" | "blocks-lost" | "scrub-unrepaired" | "scrub-overdue" | "volume-name-taken" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "snapshot-space" | "pool-nearly-full" | "pool-full-soon" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
         /**
          * @description A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure.
          *     Initiators can always connect to it.
@@ -2808,7 +2814,8 @@ export interface components {
             limited_by?: components["schemas"]["SyncRestraint"] | null;
             /**
              * Format: int32
-             * @description Number of the node that has the copy, or that runs the verify, scrub, conversion or change.
+             * @description Number of the node that has the copy or the pool, or that runs the verify, scrub, conversion or
+             *     change.
              */
             node: number;
             paused?: components["schemas"]["SyncPaused"] | null;
@@ -2824,7 +2831,7 @@ export interface components {
             rate?: number | null;
             /** @description State of the job. */
             state: components["schemas"]["JobState"];
-            /** @description What it works on: a volume name, or the change as text. */
+            /** @description What it works on: a volume name, a pool name (`free_snapshots`), or the change as text. */
             subject: string;
             /** @description What it waits for; absent if it makes progress. */
             waits_for?: string | null;
@@ -2864,7 +2871,7 @@ export interface components {
          * @description Kind of job.
          * @enum {string}
          */
-        JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "verify" | "scrub" | "convert" | "change";
+        JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "verify" | "scrub" | "convert" | "free_snapshots" | "change";
         /**
          * @description State of a job.
          * @enum {string}
@@ -3340,7 +3347,8 @@ export interface components {
                 limited_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
                  * Format: int32
-                 * @description Number of the node that has the copy, or that runs the verify, scrub, conversion or change.
+                 * @description Number of the node that has the copy or the pool, or that runs the verify, scrub, conversion or
+                 *     change.
                  */
                 node: number;
                 paused?: components["schemas"]["SyncPaused"] | null;
@@ -3356,7 +3364,7 @@ export interface components {
                 rate?: number | null;
                 /** @description State of the job. */
                 state: components["schemas"]["JobState"];
-                /** @description What it works on: a volume name, or the change as text. */
+                /** @description What it works on: a volume name, a pool name (`free_snapshots`), or the change as text. */
                 subject: string;
                 /** @description What it waits for; absent if it makes progress. */
                 waits_for?: string | null;
@@ -3551,8 +3559,17 @@ export interface components {
                  * @description When it was taken, in seconds since 1970.
                  */
                 created: number;
-                /** @description On hold: it cannot be deleted. */
+                /**
+                 * Format: int64
+                 * @description When it is deleted automatically, in seconds since 1970. Absent: never, unless its schedule does.
+                 */
+                expires?: number | null;
+                /** @description On hold: it cannot be deleted, and is not when it expires. */
                 held: boolean;
+                /** @description Its labels, by key. */
+                labels?: {
+                    [key: string]: string;
+                };
                 /**
                  * @description Name.
                  * @example before-upgrade
@@ -4143,6 +4160,11 @@ export interface components {
         PoolLogs: {
             /**
              * Format: int64
+             * @description Part of the used space that deleted snapshots still hold, at most. It is freed in the background.
+             */
+            freeing?: number;
+            /**
+             * Format: int64
              * @description Space that the pool has lent to its logs.
              */
             lent: number;
@@ -4166,6 +4188,12 @@ export interface components {
              * @description Space that all log volumes can still take, from the lent space and from the free space of the pool.
              */
             room: number;
+            /**
+             * Format: int64
+             * @description Part of the used space that only snapshots need. What was overwritten in the last seconds is not
+             *     counted yet, nor is anything that a restored volume may still read of its snapshots.
+             */
+            snapshots?: number;
             /**
              * Format: int64
              * @description Part of the lent space that volumes use.
@@ -4484,8 +4512,17 @@ export interface components {
              * @description When it was taken, in seconds since 1970.
              */
             created: number;
-            /** @description On hold: it cannot be deleted. */
+            /**
+             * Format: int64
+             * @description When it is deleted automatically, in seconds since 1970. Absent: never, unless its schedule does.
+             */
+            expires?: number | null;
+            /** @description On hold: it cannot be deleted, and is not when it expires. */
             held: boolean;
+            /** @description Its labels, by key. */
+            labels?: {
+                [key: string]: string;
+            };
             /**
              * @description Name.
              * @example before-upgrade
@@ -4509,10 +4546,22 @@ export interface components {
             /** @description Its volumes. */
             volumes: components["schemas"]["SnapshotVolume"][];
         };
-        /** @description A change of a snapshot. */
+        /** @description A change of a snapshot. What is absent stays as it is. */
         SnapshotChange: {
+            /**
+             * Format: int64
+             * @description After how many seconds from now it is deleted automatically, at least 60, unless it is on hold then;
+             *     0: never.
+             */
+            expires_after?: number | null;
             /** @description Put it on hold, so that it cannot be deleted, or release it. */
-            held: boolean;
+            held?: boolean | null;
+            /** @description Labels that it gets, or whose values change; others stay. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description The keys of labels that it loses. */
+            remove_labels?: string[];
         };
         /** @description A copy of a volume, and whether it has a snapshot. */
         SnapshotCopy: {
@@ -4541,6 +4590,15 @@ export interface components {
         SnapshotCopyState: "present" | "missing" | "unknown" | "absent";
         /** @description A snapshot to be taken. */
         SnapshotCreate: {
+            /**
+             * Format: int64
+             * @description After how many seconds it is deleted automatically, unless it is on hold then. Absent: never.
+             */
+            expires_after?: number | null;
+            /** @description Labels: at most 8. Keys and values are 1 to 63 letters, digits and characters of `-_./:@+`. */
+            labels?: {
+                [key: string]: string;
+            };
             /**
              * @description Name: 1 to 63 letters, digits, '-', '_' and '.', not only digits. No other snapshot has it.
              * @example before-upgrade
@@ -4784,7 +4842,7 @@ export interface components {
              */
             bytes_per_second?: number | null;
         };
-        /** @description Who paused a resync, and when. */
+        /** @description Who paused a job, and when. */
         SyncPaused: {
             /** @description User or token. */
             by: string;
@@ -6804,7 +6862,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `job_not_pausable`: it is not a resync, or nearly done; `job_ended`; `forked`, `changed_meanwhile` */
+            /** @description `job_not_pausable`: it is neither a resync nor `free_snapshots`, or nearly done; `job_ended`; `forked`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6858,7 +6916,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `job_not_pausable`: it is not a resync; `job_ended`; `forked`, `changed_meanwhile` */
+            /** @description `job_not_pausable`: it is neither a resync nor `free_snapshots`; `job_ended`; `forked`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8608,6 +8666,8 @@ export interface operations {
             query?: {
                 /** @description Volume name or ID; absent: all volumes. */
                 volume?: string;
+                /** @description Only snapshots with all of these labels, separated by commas: `app=shop`, or `app` for any value. */
+                label?: string;
             };
             header?: never;
             path?: never;
@@ -8624,7 +8684,15 @@ export interface operations {
                     "application/json": components["schemas"]["List_Snapshot"];
                 };
             };
-            400: components["responses"]["BadRequest"];
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             /** @description `volume_not_found` */
@@ -8852,7 +8920,15 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            422: components["responses"]["Unprocessable"];
+            /** @description `field_invalid` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             500: components["responses"]["Failed"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
