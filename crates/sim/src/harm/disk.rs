@@ -25,6 +25,8 @@ pub const SLOW: Harm = Harm::new("slow disk", 4, |harms, victim, rng| {
         // A read that was late, and then late once more, would count as that of a disk that hangs.
         return true;
     }
+    // A copy may leave because of it, and stay out for as long as its disk is slow.
+    harms.disks_ill.set(true);
     if is_very_slow {
         // What is under way when the disk is fast again may still take its copy out.
         harms.hangs.set(true);
