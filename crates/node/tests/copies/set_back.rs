@@ -41,7 +41,10 @@ impl Cluster {
                     rt::sleep(Duration::from_millis(100)).await;
                 }
             }
-            session.flush(LUN).await.unwrap();
+            // What the session missed comes first, as a unit attention.
+            while session.flush(LUN).await.is_err() {
+                rt::sleep(Duration::from_millis(100)).await;
+            }
         });
     }
 

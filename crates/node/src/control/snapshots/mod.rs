@@ -4,8 +4,8 @@
 //! is taken: [`taking`]. How volumes become what one has: [`restoring`]. What one has: [`reading`]. What
 //! differs between two: [`diff`]. What each node does about those that were deleted: [`tidying`]. What pools
 //! still have of those that are gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`]
-//! and [`scheduled`]. Holds, expiries and labels: [`properties`]. Those that have expired: [`expiry`]. How far
-//! the space of deleted ones is freed: [`freeing`].
+//! and [`scheduled`]. Holds, expiries and labels: [`properties`]. Those that have expired: [`expiry`]. How
+//! far the space of deleted ones is freed: [`freeing`].
 
 mod calendar;
 mod diff;
