@@ -2,9 +2,9 @@
 //! prepares a database, the second one lets them continue.
 //!
 //! They are executed by the command line, as whoever calls it, and never by a node. Once the first one has
-//! been started, the second one is executed whatever happens: if the first one fails, or ends too late, if the
-//! snapshot is refused, and if a signal asks this process to end, also while a node does not answer. Otherwise
-//! a guest would stay frozen.
+//! been started, the second one is executed whatever happens: if the first one fails, or ends too late, if
+//! the snapshot is refused, and if a signal asks this process to end, also while a node does not answer.
+//! Otherwise a guest would stay frozen.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -74,9 +74,9 @@ impl Hooks {
     /// Takes a snapshot with this name, of these volumes, between the two commands. Returns it, and whether
     /// the second command succeeded.
     ///
-    /// # Errors
-    /// No snapshot was taken: that of the first command, or of `take`. If the second one failed as well,
-    /// standard error says so. [`CliError::SnapshotUnknown`] if a signal has arrived before the node answered.
+    /// # Errors No snapshot was taken: that of the first command, or of `take`. If the second one failed as
+    /// well, standard error says so. [`CliError::SnapshotUnknown`] if a signal has arrived before the node
+    /// answered.
     pub fn around<T: Send + 'static>(
         &self,
         about: (&str, &[String]),
@@ -309,8 +309,8 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(20));
     }
 
-    /// Takes a snapshot between these commands; `taken` is what `take` returns, if it is called. Returns which
-    /// of the three were executed, in order, and the result.
+    /// Takes a snapshot between these commands; `taken` is what `take` returns, if it is called. Returns
+    /// which of the three were executed, in order, and the result.
     fn around(
         before: Option<&str>,
         after: Option<&str>,

@@ -51,8 +51,8 @@ impl World {
     /// Adds a machine, and starts a process with this many cores on it.
     ///
     /// Each core runs `main(core)`; when core 0's main returns, the process ends. The machine's address is
-    /// [`World::address`]. Its monotonic clock starts anywhere; its time of day is that of all machines, which
-    /// starts with the world at [`CALENDAR_START`](super::CALENDAR_START).
+    /// [`World::address`]. Its monotonic clock starts anywhere; its time of day is that of all machines,
+    /// which starts with the world at [`CALENDAR_START`](super::CALENDAR_START).
     pub fn add_node<F: Future<Output = ()> + 'static>(
         &self,
         name: &str,

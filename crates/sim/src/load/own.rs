@@ -1,8 +1,8 @@
 //! A host that has blocks of its own and uses all nodes at once.
 //!
 //! It sends writes, UNMAP, WRITE SAME of zeros, and flushes; then it reads. Once a command has been answered,
-//! no earlier one takes effect any more (`docs/why/multipath.md`), through whichever node it was sent (A12). A
-//! restore of the volume brings back what the snapshot has of these blocks.
+//! no earlier one takes effect any more (`docs/why/multipath.md`), through whichever node it was sent (A12).
+//! A restore of the volume brings back what the snapshot has of these blocks.
 
 use std::ops::Range;
 

@@ -3,8 +3,8 @@
 //!
 //! A restore is an operation of the histories: at some moment between its call and the time at which the
 //! record has it as complete, it replaces all that a volume holds by what the snapshot has
-//! ([`crate::replaced`]). So only snapshots are restored of which all was read. What the restore has kept is a
-//! snapshot like any other, and what was there directly before.
+//! ([`crate::replaced`]). So only snapshots are restored of which all was read. What the restore has kept is
+//! a snapshot like any other, and what was there directly before.
 //!
 //! The record says whether a restore happens. That must agree with what was answered, and one that was
 //! answered as done must be over. Only one is asked for at a time, so it is known which one the record has.

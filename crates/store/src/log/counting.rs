@@ -126,7 +126,8 @@ impl Running {
         let Some(leaf) = self.cache.peek(key) else { return found };
         let mut before = vec![Spot::Nothing; len as usize];
         leaf.read((blocks.start % LEAF_BLOCKS) as usize, &mut before);
-        // The table that is merged may still have entries of the era of a snapshot that has just been removed.
+        // The table that is merged may still have entries of the era of a snapshot that has just been
+        // removed.
         let eras = 0..u32::MAX;
         if let Some(below) = below {
             below.overlay_all(era.branch, &eras, blocks.start, &mut before, Spot::Nothing);

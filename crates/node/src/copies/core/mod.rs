@@ -33,8 +33,8 @@ use crate::member::Reconciler;
 use crate::shard::Shard;
 use crate::yielding::{ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN};
 
-/// The shortest time that a core waits before its resyncs send again: what their rate allows meanwhile is sent
-/// together.
+/// The shortest time that a core waits before its resyncs send again: what their rate allows meanwhile is
+/// sent together.
 const SYNC_PAUSE: Duration = Duration::from_millis(5);
 
 /// How often a core wakes that has nothing to do. In debug builds it checks then that this is so.

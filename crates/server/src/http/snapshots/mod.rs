@@ -111,8 +111,8 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(created.await?)))
 }
 
-/// Changes a snapshot: puts it on hold, so that it cannot be deleted, or releases it; changes when it expires,
-/// and its labels.
+/// Changes a snapshot: puts it on hold, so that it cannot be deleted, or releases it; changes when it
+/// expires, and its labels.
 ///
 /// A snapshot that has expired while it was on hold is deleted soon after it is released.
 #[utoipa::path(

@@ -34,8 +34,9 @@ const _: () = assert!(SNAPSHOT_READ_BYTES_MAX == api::SNAPSHOT_READ_BYTES_MAX, "
 
 /// Reads a range of a volume as a snapshot has it.
 ///
-/// The response has exactly `len` bytes. What was never written is zeros. The node reads its own copy, or that
-/// of another node. `GET /v1/snapshots/{snapshot}/diff` without `since` names the ranges that are not zeros.
+/// The response has exactly `len` bytes. What was never written is zeros. The node reads its own copy, or
+/// that of another node. `GET /v1/snapshots/{snapshot}/diff` without `since` names the ranges that are not
+/// zeros.
 ///
 /// It needs an operator, who can map any volume to any host in any case.
 #[utoipa::path(

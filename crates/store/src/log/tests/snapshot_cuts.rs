@@ -1,9 +1,9 @@
 //! Power cuts at every point of a life with snapshots, with subsets of what was not flushed.
 //!
 //! They happen while snapshots are taken, the volume goes back to one, what is overwritten goes into their
-//! leaves, blocks of theirs are moved or repaired, and deleted ones are folded. After each cut, a snapshot that was taken
-//! reads as the volume did when it began; one whose taking or deletion had not ended does so, or does not
-//! exist; a restore has taken effect as a whole, or not at all; and the invariants hold.
+//! leaves, blocks of theirs are moved or repaired, and deleted ones are folded. After each cut, a snapshot
+//! that was taken reads as the volume did when it began; one whose taking or deletion had not ended does so,
+//! or does not exist; a restore has taken effect as a whole, or not at all; and the invariants hold.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
