@@ -72,7 +72,7 @@ const OF_LOGS: [LogFigure; 12] = [
     (
         "ursa_pool_log_used_bytes",
         Kind::Gauge,
-        "Space that log volumes use. Blocks that were overwritten or unmapped may count until they are merged, usually some seconds after hosts have stopped writing.",
+        "Space that log volumes use. Blocks that were overwritten or unmapped may count until they are merged, usually a few seconds after hosts stop writing.",
         |space| space.live,
     ),
     (
