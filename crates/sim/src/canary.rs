@@ -80,7 +80,7 @@ impl Canary {
         (Canary::Store(Flaw::ConvertOnce), 5),
         (Canary::Store(Flaw::ConvertUnheld), 5),
         (Canary::Rule(Rule::NoIntent), 0),
-        (Canary::Rule(Rule::NoEpoch), 57),
+        (Canary::Rule(Rule::NoEpoch), 99),
         (Canary::Rule(Rule::NoFloor), 137),
         (Canary::Rule(Rule::Unconfirmed), 69),
         (Canary::Rule(Rule::GrownUnseen), 143),
