@@ -73,7 +73,6 @@ impl Canary {
         (Canary::Store(Flaw::MoveWithoutLooking), 140),
         (Canary::Store(Flaw::RecordCached), 76),
         (Canary::Store(Flaw::RotReturned), 57),
-        (Canary::Store(Flaw::RotDropped), 112),
         (Canary::Store(Flaw::HoleIgnored), 105),
         (Canary::Store(Flaw::StateOnce), 21),
         (Canary::Store(Flaw::RootOnce), 52),

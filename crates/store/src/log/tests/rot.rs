@@ -7,6 +7,7 @@ use super::super::append::Survivor;
 use super::super::record::Stream;
 use super::snapshots::{ids as snapshots_of, read_of};
 use super::*;
+use crate::canary::{Canary, make};
 use crate::copy::{CopyOf, CopyState};
 use crate::id::ClusterId;
 use crate::log::SnapshotError;
@@ -102,6 +103,46 @@ fn a_log_that_lacks_a_record_is_opened_only_for_copies_that_are_resynced_in_full
         let open = open_again().await.unwrap();
         assert_eq!((read(&open[0], 1).await, read(&open[0], 2).await), (Ok(9), Ok(2)));
     });
+}
+
+/// A block of a durable record that has rotted cannot be read. It does not become what it was before.
+#[test]
+fn rot_in_a_record_brings_nothing_older_back_and_a_record_that_is_dropped_for_it_is_noticed() {
+    const OLD: u64 = 2;
+    const NEW: u64 = 5;
+    for drops in [false, true] {
+        let world = World::new(1);
+        let node = machine(&world, 1, 8 << 20, 1);
+        let (pool, disks, id, slice) = world.block_on(node, CORE, || async {
+            let (pool, disks, id, slice) = one_slice(4 << 20).await;
+            for number in [OLD, NEW] {
+                write(&slice, 1, number, Durability::Durable).await.unwrap();
+            }
+            // By then, a record says that they are durable.
+            rt::sleep(Duration::from_secs(2)).await;
+            (pool, disks, id, slice)
+        });
+        let (image, data) = (world.disk_image(node, path(0)), block(NEW));
+        let is_it = |at: &u64| {
+            let mut found = vec![0; BLOCK as usize];
+            image.read(*at, &mut found);
+            found == data
+        };
+        let at = (0..image.size()).step_by(BLOCK as usize).find(is_it).expect("it is stored as it is");
+        world.corrupt_disk(node, path(0), at..at + 512);
+        make(drops.then_some(Canary::RotDropped));
+        let found = world.block_on(node, CORE, move || async move {
+            drop(slice);
+            pool.logs_ended().await;
+            let slice = slices(&pool, &disks, id).remove(0);
+            slice.ready().await.unwrap();
+            let found = read(&slice, 1).await;
+            drop((pool, disks, slice));
+            found
+        });
+        make(None);
+        assert_eq!(found.ok(), drops.then_some(OLD));
+    }
 }
 
 /// What a snapshot has may be in the record that is missing, and a resync changes only what is there now. So
