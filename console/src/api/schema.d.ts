@@ -1193,8 +1193,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes a snapshot: puts it on hold, so that it cannot be deleted, or releases it; changes when it expires,
-         *     and its labels.
+         * Changes a snapshot: puts it on hold, so that it cannot be deleted, or releases it; changes when it
+         *     expires, and its labels.
          * @description A snapshot that has expired while it was on hold is deleted soon after it is released.
          */
         patch: operations["change_snapshot"];
@@ -1209,8 +1209,9 @@ export interface paths {
         };
         /**
          * Reads a range of a volume as a snapshot has it.
-         * @description The response has exactly `len` bytes. What was never written is zeros. The node reads its own copy, or that
-         *     of another node. `GET /v1/snapshots/{snapshot}/diff` without `since` names the ranges that are not zeros.
+         * @description The response has exactly `len` bytes. What was never written is zeros. The node reads its own copy, or
+         *     that of another node. `GET /v1/snapshots/{snapshot}/diff` without `since` names the ranges that are not
+         *     zeros.
          *
          *     It needs an operator, who can map any volume to any host in any case.
          */
