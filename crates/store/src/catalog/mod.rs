@@ -377,8 +377,7 @@ impl Catalog {
         let is_rooted = |volume: &Rc<VolumeEntry>| {
             let Some(origin) = volume.origin else { return true };
             // Otherwise, clones could be read in a circle.
-            origin.branch < volume.branch
-                && self.clone_depth(volume).is_some_and(|depth| depth <= CLONE_DEPTH_MAX)
+            origin.branch < volume.branch && self.clone_depth(volume).is_some()
         };
         let cloned = self.volumes.values().all(is_rooted);
         if numbered && rooted && sound && placed && cloned { Ok(()) } else { Err(Malformed::Logs) }
@@ -392,10 +391,10 @@ impl Catalog {
     }
 
     /// How deep a volume is a clone: 0 if it is none, 1 if it is one of a volume that is none. `None` if one
-    /// of these volumes is missing, or there is no end.
+    /// of these volumes is missing, or it is more than [`CLONE_DEPTH_MAX`].
     pub(crate) fn clone_depth(&self, volume: &VolumeEntry) -> Option<usize> {
         let mut volume = volume;
-        for depth in 0..=self.volumes.len() {
+        for depth in 0..=CLONE_DEPTH_MAX {
             let Some(origin) = volume.origin else { return Some(depth) };
             volume = self.of_branch(origin.branch)?.1;
         }

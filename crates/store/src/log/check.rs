@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use rt::DiskError;
 
-use super::changes::Changes;
 use super::leaf::{Era, LEAF_BLOCKS, Leaf, LeafKey, Spots};
 use super::merge::NOTHING;
 use super::place::{Place, Spot};
@@ -253,10 +252,6 @@ impl Inner {
 }
 
 impl Running {
-    fn tables(&self) -> impl Iterator<Item = &Changes> {
-        std::iter::once(&self.active).chain(&self.frozen)
-    }
-
     /// Checks what is reported of branches against what their leaves hold, and what they will hold after a
     /// merge; of branches with snapshots that is not known.
     fn check_figures(&self, in_leaves: &BTreeMap<u32, Usage>, mut spots: BTreeMap<(u32, u64), Box<Spots>>) {

@@ -235,13 +235,7 @@ impl Inner {
             if !self.goes_on() {
                 break;
             }
-            let room = {
-                let mut state = self.state.borrow_mut();
-                if state.segments.rest(state.segments.survivors) < 2 && state.may_open_for_survivors() {
-                    state.open_next(Stream::Survivors);
-                }
-                state.segments.rest(state.segments.survivors) as usize
-            };
+            let room = self.state.borrow_mut().room_for_survivors();
             if room < 2 {
                 // A checkpoint waits for all records that have numbers, so write these first.
                 self.write_records(std::mem::take(&mut records)).await?;
@@ -276,6 +270,14 @@ impl Inner {
 }
 
 impl Running {
+    /// How many slots survivors have: in the next segment, if a record does not fit into the present one.
+    pub(super) fn room_for_survivors(&mut self) -> usize {
+        if self.segments.rest(self.segments.survivors) < 2 && self.may_open_for_survivors() {
+            self.open_next(Stream::Survivors);
+        }
+        self.segments.rest(self.segments.survivors) as usize
+    }
+
     /// Whether a gathered block is still live in its old place.
     pub(super) fn is_in_place(&self, survivor: &Survivor) -> bool {
         self.is_still_there(survivor.from, survivor.generation)

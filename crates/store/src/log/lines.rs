@@ -81,11 +81,7 @@ impl Running {
             std::iter::once(snapshot).chain((last(line) == Some(snapshot)).then_some(line))
         });
         let eras = former.map(|line| last(line).unwrap_or(line)).chain(hidden);
-        let first = |era: u32| {
-            let era = Era::new(branch, era);
-            self.leaves.range((era, from)..=(era, u64::MAX)).next().map(|((_, number), _)| *number)
-        };
-        eras.filter_map(first).min()
+        eras.filter_map(|era| self.next_leaf_of_era(Era::new(branch, era), from..=u64::MAX)).min()
     }
 
     /// The leaves of this number, if anything may be handed on or freed there.

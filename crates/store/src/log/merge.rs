@@ -153,12 +153,7 @@ impl Running {
     /// The first of these leaves that the map has of what is written over in an era.
     pub(super) fn next_leaf_under(&self, era: Era, leaves: RangeInclusive<u64>) -> Option<u64> {
         let branch = era.branch;
-        let first = |era: Era| {
-            self.leaves
-                .range((era, *leaves.start())..=(era, *leaves.end()))
-                .next()
-                .map(|((_, leaf), _)| *leaf)
-        };
+        let first = |era: Era| self.next_leaf_of_era(era, leaves.clone());
         let line = self.marks.line(branch, era.number);
         if self.marks.parent(branch, line).is_none() {
             return first(Era::new(branch, line));

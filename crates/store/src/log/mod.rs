@@ -479,9 +479,9 @@ impl Inner {
     fn next_leaf(&self, branch: u32, number: u64) -> Option<u64> {
         let state = self.state.borrow();
         let in_map = state.next_leaf_under(Era::new(branch, state.marks.now(branch)), number..=u64::MAX);
-        let tables = || std::iter::once(&state.active).chain(&state.frozen);
-        let next =
-            |branch| tables().filter_map(move |table| table.next_block(branch, number * LEAF_BLOCKS)).min();
+        let next = |branch| {
+            state.tables().filter_map(move |table| table.next_block(branch, number * LEAF_BLOCKS)).min()
+        };
         let changed = state.marks.ancestors(branch).filter_map(next);
         changed.map(|block| block / LEAF_BLOCKS).chain(in_map).min()
     }
@@ -673,11 +673,15 @@ impl Running {
         }
     }
 
+    /// The tables of changes.
+    fn tables(&self) -> impl Iterator<Item = &Changes> {
+        std::iter::once(&self.active).chain(&self.frozen)
+    }
+
     /// The first branch, from `from` on, that the map or a table of changes names.
     fn next_branch(&self, from: u32) -> Option<u32> {
         let in_map = self.leaves.range((Era::first(from), 0)..).next().map(|((era, _), _)| era.branch);
-        let tables = std::iter::once(&self.active).chain(&self.frozen);
-        tables.filter_map(|table| table.next_branch(from)).chain(in_map).min()
+        self.tables().filter_map(|table| table.next_branch(from)).chain(in_map).min()
     }
 
     /// How many quarters of slots the live blocks take. Until the next merge, a block that was moved lies in

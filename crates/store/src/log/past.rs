@@ -21,7 +21,6 @@ use super::marks::Standing;
 use super::pack::Packer;
 use super::place::{Place, SLOT_BYTES, Spot, Stored};
 use super::read::Unread;
-use super::record::Stream;
 use super::{Inner, Running};
 use crate::error::{BadBlock, ReadFailure, SliceError};
 
@@ -144,8 +143,13 @@ impl Running {
     /// Whether tables name blocks that only snapshots of a branch have: leaves do not name them yet.
     fn has_unmerged_past(&self, branch: u32) -> bool {
         let newest = self.marks.of(branch).last().map_or(0, |mark| mark.era).max(self.marks.now(branch));
-        let mut tables = std::iter::once(&self.active).chain(&self.frozen);
-        newest > 0 && tables.any(|table| table.has_eras(branch, &(0..newest)))
+        newest > 0 && self.tables().any(|table| table.has_eras(branch, &(0..newest)))
+    }
+
+    /// A block that lies in this place, if the segment is in use.
+    fn noted(&self, block: u64, stored: Stored) -> Option<Noted> {
+        let used = self.segments.used.get(&stored.place.segment)?;
+        Some(Noted { block, stored, generation: used.generation })
     }
 
     /// An era in which a block that a leaf of the past names may have been written, and in which no other
@@ -277,21 +281,19 @@ impl Inner {
             return Ok(bad);
         }
         // In the step in which the leaf was found to be the current one, so they are where it says.
-        let there: Vec<(u64, Stored, u64)> = {
+        let there: Vec<Noted> = {
             let state = self.state.borrow();
-            let generation = |place: Place| Some(state.segments.used.get(&place.segment)?.generation);
             let there = blocks.iter().filter(|(_, stored)| state.segments.is_set(stored.place));
-            there.filter_map(|(block, stored)| Some((*block, *stored, generation(stored.place)?))).collect()
+            there.filter_map(|(block, stored)| state.noted(*block, *stored)).collect()
         };
-        let _pinned: Vec<_> = there.iter().map(|(_, stored, _)| self.pin(stored.place.segment)).collect();
-        let stored: Vec<Stored> = there.iter().map(|(_, stored, _)| *stored).collect();
+        let _pinned: Vec<_> = there.iter().map(|noted| self.pin(noted.stored.place.segment)).collect();
+        let stored: Vec<Stored> = there.iter().map(|noted| noted.stored).collect();
         let failures = self.failures(&stored).await?;
-        for ((block, stored, generation), cause) in there.into_iter().zip(failures) {
+        for (noted, cause) in there.into_iter().zip(failures) {
             let Some(cause) = cause else { continue };
-            let noted = Noted { block, stored, generation };
             tracing::warn!(
                 log = self.handle.number,
-                block,
+                block = noted.block,
                 leaf = number,
                 ?cause,
                 "a log cannot read a block of a snapshot"
@@ -352,11 +354,8 @@ impl Inner {
             let end = ((at / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(blocks.end);
             let spots = self.spots(branch, at..end).await.unwrap_or_default();
             let state = self.state.borrow();
-            for (block, stored) in (at..).zip(spots).filter_map(|(block, spot)| Some((block, spot.stored()?)))
-            {
-                let used = state.segments.used.get(&stored.place.segment);
-                kept.extend(used.map(|used| Noted { block, stored, generation: used.generation }));
-            }
+            let stored = (at..).zip(spots).filter_map(|(block, spot)| Some((block, spot.stored()?)));
+            kept.extend(stored.filter_map(|(block, stored)| state.noted(block, stored)));
             at = end;
         }
         kept
@@ -460,10 +459,7 @@ impl Inner {
         let Stored { place: from, crc } = bad.stored;
         let may_begin = {
             let mut state = self.state.borrow_mut();
-            if state.segments.rest(state.segments.survivors) < 2 && state.may_open_for_survivors() {
-                state.open_next(Stream::Survivors);
-            }
-            let has_room = state.segments.rest(state.segments.survivors) >= 2;
+            let has_room = state.room_for_survivors() >= 2;
             // In the step that numbers the record, as for the cleaner's moves.
             has_room && state.is_still_there(from, bad.generation)
         };
@@ -496,11 +492,8 @@ impl Inner {
         let mut all = Vec::new();
         for key in keys {
             for (block, stored) in self.blocks_of_past(key, &mut 0, usize::MAX).await.expect("no fault") {
-                let generation = {
-                    let state = self.state.borrow();
-                    state.segments.used.get(&stored.place.segment).map_or(0, |used| used.generation)
-                };
-                let noted = Noted { block, stored, generation };
+                let noted = self.state.borrow().noted(block, stored);
+                let Some(noted) = noted else { continue };
                 let version = self.version_of(key.0, noted, ReadFailure::Medium).await;
                 all.extend(version.expect("no fault"));
             }

@@ -1,6 +1,6 @@
 //! Reading: finds where blocks lie, reads them, and checks their checksums.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use base::{Buf, Chain, SharedBuf};
@@ -218,7 +218,7 @@ impl Inner {
     pub(super) fn next_changed_leaf(&self, branch: u32, eras: &[Range<u32>], number: u64) -> Option<u64> {
         let state = self.state.borrow();
         let in_map = state.changed_eras(branch, eras).into_iter();
-        let in_map = in_map.filter_map(|era| state.next_leaf_of_era(era, number));
+        let in_map = in_map.filter_map(|era| state.next_leaf_of_era(era, number..=u64::MAX));
         state.next_leaf_in_tables(branch, eras, number).into_iter().chain(in_map).min()
     }
 
@@ -228,9 +228,7 @@ impl Inner {
         let state = self.state.borrow();
         let line = state.marks.line(branch, snapshot);
         let next = |stretch: Stretch| {
-            let eras = stretch.snapshots.iter().chain([&stretch.line]);
-            let eras = eras.map(|era| Era::new(stretch.branch, *era));
-            let in_map = eras.filter_map(|era| state.next_leaf_of_era(era, number));
+            let in_map = stretch.eras().filter_map(|era| state.next_leaf_of_era(era, number..=u64::MAX));
             let written = std::slice::from_ref(&stretch.entries);
             let in_tables = state.next_leaf_in_tables(stretch.branch, written, number);
             in_tables.into_iter().chain(in_map).min()
@@ -556,9 +554,7 @@ impl Running {
     fn leaves_in(&self, branch: u32, snapshot: Option<u32>, number: u64) -> Option<Places> {
         let stretches = self.marks.stretches(branch, snapshot)?;
         let places = |stretch: Stretch| {
-            let eras = stretch.snapshots.iter().chain([&stretch.line]);
-            let eras = eras.map(|era| Era::new(stretch.branch, *era));
-            let leaves = eras.filter_map(|era| self.leaf_place((era, number))).collect();
+            let leaves = stretch.eras().filter_map(|era| self.leaf_place((era, number))).collect();
             (stretch, leaves)
         };
         Some(stretches.into_iter().map(places).collect())
@@ -568,9 +564,10 @@ impl Running {
         Some((key, *self.leaves.get(&key)?))
     }
 
-    /// The first leaf of an era, from `number` on.
-    fn next_leaf_of_era(&self, era: Era, number: u64) -> Option<u64> {
-        self.leaves.range((era, number)..=(era, u64::MAX)).next().map(|((_, number), _)| *number)
+    /// The first of these leaves that the map has of an era.
+    pub(super) fn next_leaf_of_era(&self, era: Era, leaves: RangeInclusive<u64>) -> Option<u64> {
+        let (first, last) = leaves.into_inner();
+        self.leaves.range((era, first)..=(era, last)).next().map(|((_, number), _)| *number)
     }
 
     /// The first leaf of a branch, from `number` on, that the tables' entries of these eras change.

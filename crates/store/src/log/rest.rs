@@ -37,8 +37,8 @@ impl Running {
     /// How long hosts must have written nothing before it is merged: in proportion to what the copies of the
     /// state take for each byte that has changed.
     ///
-    /// So a host that writes a little after each pause of some seconds makes the log write only so many
-    /// times as much.
+    /// So if a host writes a little every few seconds, what the log writes for its state stays in proportion
+    /// to that.
     pub(super) fn merges_after(&self) -> Duration {
         let changed = (self.active.blocks() + self.active.zeros()).max(1) * SLOT_BYTES as u64;
         let times = (2 * self.state_len as u64).div_ceil(changed).clamp(1, MERGE_AFTER_TIMES_MAX);

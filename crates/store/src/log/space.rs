@@ -114,11 +114,10 @@ impl Running {
 
     /// The same without folding.
     fn merge_need(&self) -> u64 {
-        let tables = || std::iter::once(&self.active).chain(&self.frozen);
-        let mut changes = tables().map(Changes::len).sum::<usize>();
+        let mut changes = self.tables().map(Changes::len).sum::<usize>();
         // What a range of zeros unmaps goes into leaves of snapshots, and is not just left out.
         if !self.marks.is_empty() {
-            let zeroed = tables().map(Changes::zeroed_leaves).sum::<u64>();
+            let zeroed = self.tables().map(Changes::zeroed_leaves).sum::<u64>();
             changes += zeroed.min(self.leaves.len() as u64 * self.readers()) as usize;
         }
         self.merge_need_for(changes)

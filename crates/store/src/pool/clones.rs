@@ -71,8 +71,9 @@ impl Pool {
 
     /// The clones of a volume's snapshots.
     pub fn clones_of(&self, id: VolumeId) -> Vec<VolumeId> {
-        let is_clone = |clone: &VolumeId| self.clone_of(*clone).is_some_and(|of| of.volume == id);
-        self.volume_ids().into_iter().filter(is_clone).collect()
+        let Ok(of) = self.0.entry(id) else { return Vec::new() };
+        let is_of_it = |origin: Origin| of.kind == VolumeKind::Log && origin.branch == of.branch;
+        self.0.ids_of(|volume| volume.origin.is_some_and(is_of_it))
     }
 }
 

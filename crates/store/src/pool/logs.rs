@@ -153,15 +153,12 @@ impl Pool {
     /// The volumes of which logs have noted bad blocks while nobody read them: see
     /// [`Slice::take_noted`](crate::Slice::take_noted).
     pub fn volumes_with_bad_blocks(&self) -> Vec<VolumeId> {
-        let state = self.0.state.borrow();
         let mut branches = BTreeSet::new();
-        state.logs.values().for_each(|log| log.add_branches_with_bad(&mut branches));
+        self.0.state.borrow().logs.values().for_each(|log| log.add_branches_with_bad(&mut branches));
         if branches.is_empty() {
             return Vec::new();
         }
-        let has_bad = |volume: &VolumeEntry| volume.branches().any(|(branch, _)| branches.contains(&branch));
-        let volumes = state.catalog.volumes.iter().filter(|(_, volume)| has_bad(volume));
-        volumes.map(|(id, _)| *id).collect()
+        self.0.ids_of(|volume| volume.branches().any(|(branch, _)| branches.contains(&branch)))
     }
 
     /// Waits until logs whose slices are all closed have no I/O under way.

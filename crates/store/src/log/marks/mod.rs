@@ -87,6 +87,13 @@ pub(crate) struct Stretch {
     pub entries: Range<u32>,
 }
 
+impl Stretch {
+    /// The eras of its leaves, in the order in which they are asked.
+    pub(crate) fn eras(&self) -> impl Iterator<Item = Era> {
+        self.snapshots.iter().chain([&self.line]).map(|era| Era::new(self.branch, *era))
+    }
+}
+
 /// The snapshots and restores of all branches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
@@ -152,7 +159,7 @@ impl Marks {
         self.restores.get(&branch).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a branch has neither snapshots nor restores, and is no clone.
+    /// Whether a branch has neither snapshots nor restores, and is not a clone.
     pub(crate) fn is_bare(&self, branch: u32) -> bool {
         self.of(branch).is_empty() && self.restores_of(branch).is_empty() && !self.is_clone(branch)
     }
@@ -438,11 +445,7 @@ impl Marks {
     /// The eras of the leaves that may say what a line reads as at its end; of a clone, those of other
     /// branches, too.
     pub(crate) fn eras_under(&self, branch: u32, line: u32) -> Vec<Era> {
-        let stretches = self.stretches_of(branch, line, None).into_iter();
-        let eras = |Stretch { branch, snapshots, line, .. }: Stretch| {
-            snapshots.into_iter().chain([line]).map(move |era| Era::new(branch, era))
-        };
-        stretches.flat_map(eras).collect()
+        self.stretches_of(branch, line, None).iter().flat_map(Stretch::eras).collect()
     }
 
     /// The eras in which what one snapshot reads as may have become what another one does, or the branch does

@@ -21,7 +21,7 @@ use crate::pool::CloneSpec;
 /// How many volumes there are at most.
 const VOLUMES: usize = 5;
 
-/// Numbers of blocks are distinct in all volumes: each has so many of its own.
+/// No two volumes write the same number: each has a range of this length for itself.
 const NUMBERS: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

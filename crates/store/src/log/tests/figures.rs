@@ -10,7 +10,7 @@ use crate::id::ClusterId;
 /// Blocks of two leaves.
 const BLOCKS: u64 = 1024;
 
-/// A pool, and a slice of one volume of so many blocks. The logs have so much memory for leaves.
+/// A pool, and a slice of one volume of `blocks` blocks. The logs have `memory` for leaves.
 async fn with_memory(memory: ByteLen, blocks: u64) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
     let pool = create(1).await;
     pool.set_log_memory(LogMemory::new(memory));
