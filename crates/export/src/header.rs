@@ -1,6 +1,7 @@
 //! The header of a stream: which snapshot of which volume it has, and what it is based on.
 
 use base::crc32c;
+use serde::{Deserialize, Serialize};
 
 /// The longest name of a volume or snapshot, in bytes. Names have no control characters: a stream may come
 /// from anywhere, and its names are printed on terminals.
@@ -32,7 +33,8 @@ pub struct Header {
 }
 
 /// A snapshot of a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Snapshot {
     /// Its name, for people.
     pub name: String,
@@ -45,9 +47,18 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether both are the same snapshot, if they are of one volume.
+    /// Whether both are the same snapshot, if they are of one volume: names may change.
     pub fn is(&self, other: &Snapshot) -> bool {
         (self.number, self.time, self.size) == (other.number, other.time, other.size)
+    }
+
+    /// Whether both are the same, or there is none.
+    pub fn are_same(one: Option<&Snapshot>, other: Option<&Snapshot>) -> bool {
+        match (one, other) {
+            (Some(one), Some(other)) => one.is(other),
+            (None, None) => true,
+            _ => false,
+        }
     }
 }
 

@@ -108,7 +108,7 @@ impl AllReplaced {
         names.all(|name| name == first_name).then_some(first_name)
     }
 
-    /// The name of a value that was found after so many restores, and before the next one.
+    /// The name of a value that was found after `count` restores, and before the next one.
     fn name_after(&self, count: usize, sector: u64, value: u64, empty: u64) -> u64 {
         let last = count.checked_sub(1).and_then(|last| self.0.get(last));
         last.filter(|last| last.value(sector, empty) == value).map_or(value, Replaced::name)

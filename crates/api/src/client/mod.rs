@@ -191,8 +191,7 @@ impl Client {
         let bytes = response.body_mut().with_config().limit(len + 1).read_to_vec();
         let bytes = bytes.map_err(|source| ClientError::of(&self.url, source))?;
         if bytes.len() as u64 != len {
-            let source = format!("the response has {} bytes, not {len}", bytes.len()).into();
-            return Err(ClientError::NotUrsa { url: self.url.clone(), source });
+            return Err(self.not_ursa(format!("the response has {} bytes, not {len}", bytes.len())));
         }
         Ok(bytes)
     }
@@ -254,8 +253,8 @@ impl Client {
         }
     }
 
-    fn not_ursa(&self, error: serde_json::Error) -> ClientError {
-        ClientError::NotUrsa { url: self.url.clone(), source: Box::new(error) }
+    fn not_ursa(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ClientError {
+        ClientError::NotUrsa { url: self.url.clone(), source: error.into() }
     }
 }
 

@@ -200,14 +200,11 @@ impl Export {
     }
 }
 
-/// Whether both streams are of the same volume and snapshots: names may have changed.
+/// Whether both streams are of the same volume and snapshots.
 fn is_same(one: &Header, other: &Header) -> bool {
-    let is_since = match (&one.since, &other.since) {
-        (Some(one), Some(other)) => one.is(other),
-        (None, None) => true,
-        _ => false,
-    };
-    one.volume == other.volume && one.snapshot.is(&other.snapshot) && is_since
+    one.volume == other.volume
+        && one.snapshot.is(&other.snapshot)
+        && Snapshot::are_same(one.since.as_ref(), other.since.as_ref())
 }
 
 /// What the export is to have.

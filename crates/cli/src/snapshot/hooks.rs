@@ -74,8 +74,9 @@ impl Hooks {
     /// Takes a snapshot with this name, of these volumes, between the two commands. Returns it, and whether
     /// the second command succeeded.
     ///
-    /// # Errors No snapshot was taken: that of the first command, or of `take`. If the second one failed as
-    /// well, standard error says so. [`CliError::SnapshotUnknown`] if a signal has arrived before the node
+    /// # Errors
+    /// No snapshot was taken: that of the first command, or of `take`. If the second one failed as well,
+    /// standard error says so. [`CliError::SnapshotUnknown`] if a signal has arrived before the node
     /// answered.
     pub fn around<T: Send + 'static>(
         &self,

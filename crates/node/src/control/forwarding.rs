@@ -24,7 +24,7 @@ const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < FORWARD_DEADLINE.as_secs()
 
 /// How long to wait if the executing node is behind the requesting one in the record, or the other way round
 /// afterwards, so that the next request finds what was done.
-pub(super) const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A request that another node is to execute. Only
 /// [`Config::peer_requests`](crate::Config::peer_requests) interprets it.
@@ -133,7 +133,7 @@ impl Control {
             return Err(Refused::NoVolumeId);
         }
         // What the sender has just created or renamed must be found.
-        if !reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(revision)).await {
+        if !follow_to(reconciler, revision).await {
             return Err(Refused::RecordBehind);
         }
         if volume.is_some_and(|volume| !self.has_here(reconciler, volume)) {
@@ -150,6 +150,11 @@ impl Control {
         let entry = reconciler.volume(info.id).map(|volume| volume.entry);
         entry.is_none_or(|entry| entry.copy_on(reconciler.me()).is_some())
     }
+}
+
+/// Waits until this node acts by a revision of the record. Returns whether it does.
+pub(super) async fn follow_to(reconciler: &Reconciler, revision: u64) -> bool {
+    reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(revision)).await
 }
 
 /// Forwards a request about a volume to the node of one of these copies: of those that refuse it, to the next
@@ -198,7 +203,7 @@ async fn try_node(
     };
     match reconciler.ask_within(node, ask, request.deadline()).await {
         Ok(Answer::CarriedOut(Ok(CarriedOut { answer, revision }))) => {
-            reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(revision)).await;
+            follow_to(reconciler, revision).await;
             ForwardOutcome::Answered(answer)
         }
         Ok(Answer::CarriedOut(Err(refused))) => not_begun(NotBegun::Refused(refused)),

@@ -373,10 +373,10 @@ impl From<SnapshotError> for SnapshotObstacle {
             SnapshotError::Restoring => SnapshotObstacle::Restoring,
             SnapshotError::Lost => SnapshotObstacle::Lost,
             SnapshotError::TooMany => SnapshotObstacle::TooMany,
+            // The record says that the copy has it.
+            SnapshotError::Unknown => SnapshotObstacle::Absent,
             // The last of these is of deletions only.
-            SnapshotError::Exists | SnapshotError::Unknown | SnapshotError::Cloned => {
-                SnapshotObstacle::Changed
-            }
+            SnapshotError::Exists | SnapshotError::Cloned => SnapshotObstacle::Changed,
             SnapshotError::Slice(_) => SnapshotObstacle::Failed,
         }
     }

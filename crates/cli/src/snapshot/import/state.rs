@@ -18,21 +18,11 @@ pub(super) struct State {
     volume_id: String,
     /// Its name, for people.
     volume: String,
-    snapshot: Named,
+    snapshot: Snapshot,
     /// What the import of that was based on; `None`: on nothing.
-    since: Option<Named>,
+    since: Option<Snapshot>,
     /// All of the snapshot was imported. If not, the target has neither this one nor the earlier one.
     complete: bool,
-}
-
-/// A snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Named {
-    name: String,
-    number: u32,
-    time: u64,
-    size: u64,
 }
 
 /// Why an export does not fit what the target has. `VOLUME@SNAPSHOT` each.
@@ -83,8 +73,8 @@ impl State {
         State {
             volume_id: hex(&header.volume),
             volume: header.volume_name.clone(),
-            snapshot: Named::of(&header.snapshot),
-            since: header.since.as_ref().map(Named::of),
+            snapshot: header.snapshot.clone(),
+            since: header.since.clone(),
             complete,
         }
     }
@@ -128,27 +118,12 @@ impl State {
 
     /// Whether both are of the same import.
     fn is_for(&self, other: &State) -> bool {
-        let since = match (&self.since, &other.since) {
-            (Some(one), Some(other)) => one.is(other),
-            (None, None) => true,
-            _ => false,
-        };
-        self.volume_id == other.volume_id && self.snapshot.is(&other.snapshot) && since
+        self.volume_id == other.volume_id
+            && self.snapshot.is(&other.snapshot)
+            && Snapshot::are_same(self.since.as_ref(), other.since.as_ref())
     }
 
-    fn named(&self, snapshot: &Named) -> String {
+    fn named(&self, snapshot: &Snapshot) -> String {
         format!("{}@{}", self.volume, snapshot.name)
-    }
-}
-
-impl Named {
-    fn of(snapshot: &Snapshot) -> Named {
-        let Snapshot { name, number, time, size } = snapshot.clone();
-        Named { name, number, time, size }
-    }
-
-    /// Whether both are the same, if they are of one volume: names may change.
-    fn is(&self, other: &Named) -> bool {
-        (self.number, self.time, self.size) == (other.number, other.time, other.size)
     }
 }

@@ -30,6 +30,7 @@ use crate::events::code::SCRUB_FOUND_BAD_BLOCKS;
 use crate::events::{Event, tell};
 use crate::record::{Change, Record};
 use crate::shard::Shard;
+use crate::under_way::UnderWay;
 use crate::yielding;
 
 /// How often each volume is scrubbed.
@@ -194,7 +195,7 @@ pub(super) struct Scrubs {
     /// Bytes that were read for scrubs in this life of the node.
     read: Cell<u64>,
     /// Bad blocks are being repaired that logs have noted.
-    repairs: Cell<bool>,
+    repairs: UnderWay<()>,
 }
 
 struct Scrubbing {
@@ -225,7 +226,7 @@ impl Scrubs {
             interrupted: RefCell::default(),
             overdue: RefCell::default(),
             read: Cell::new(0),
-            repairs: Cell::new(false),
+            repairs: UnderWay::default(),
         }
     }
 
@@ -580,18 +581,16 @@ impl Control {
     fn repair_noted(self: &Rc<Control>) {
         let with_bad = |pool: Pool| pool.volumes_with_bad_blocks();
         let volumes: Vec<VolumeId> = self.open_pools().into_iter().flat_map(with_bad).collect();
-        // One that waits for a disk is not joined by others.
-        if volumes.is_empty() || self.scrubs.repairs.replace(true) {
+        if volumes.is_empty() {
             return;
         }
         let control = Rc::clone(self);
-        rt::spawn(async move {
+        // One that waits for a disk is not joined by others.
+        self.scrubs.repairs.start((), async move {
             for id in volumes {
                 control.repair_noted_of(id).await;
             }
-            control.scrubs.repairs.set(false);
-        })
-        .detach();
+        });
     }
 
     async fn repair_noted_of(&self, id: VolumeId) {

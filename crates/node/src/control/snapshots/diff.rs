@@ -16,7 +16,7 @@ use store::{ChangedRange, ChangedRanges, DiffLimits, SnapshotError, Stripe};
 use super::super::forwarding::{ForwardOutcome, Request, forward_to_one_of};
 use super::super::relocation::entry_named;
 use super::super::{Control, ControlError, QUERY_DEADLINE, Result};
-use super::{complete, nodes_with};
+use super::{complete, nodes_with, part_of};
 use crate::copies::{SnapshotEntry, SnapshotObstacle, VolumeEntry, pool_number};
 use crate::data::{Slice, VolumeId};
 use crate::member::Reconciler;
@@ -125,13 +125,7 @@ impl Control {
         let compared = rt::timeout(COMPARED_WITHIN, rt::join_all(compared)).await;
         let compared = compared.map_err(|_| not_compared(SnapshotObstacle::Slow))?;
         let found = compared.into_iter().collect::<Result<Vec<OfSlice>, SnapshotError>>();
-        let found = found.map_err(|error| {
-            not_compared(match error {
-                // The record says that the copy has it.
-                SnapshotError::Unknown => SnapshotObstacle::Absent,
-                other => other.into(),
-            })
-        })?;
+        let found = found.map_err(|error| not_compared(error.into()))?;
         let (ranges, until) = page(info.stripe, size, &found, limit);
         Ok(SnapshotDiff {
             volume: volume.name,
@@ -164,16 +158,11 @@ fn comparable(reconciler: &Reconciler, spec: &DiffSpec) -> Result<Comparable> {
     let since = spec.since.as_ref().map(|since| complete(reconciler, since)).transpose()?;
     let snapshot = complete(reconciler, &spec.snapshot)?;
     let (id, volume) = entry_named(reconciler, &spec.volume)?;
-    let of = |entry: &SnapshotEntry| {
-        let lacks =
-            || ControlError::NotInSnapshot { volume: volume.name.clone(), snapshot: entry.name.clone() };
-        entry.of(&volume.id).cloned().ok_or_else(lacks)
-    };
-    let before = since.as_ref().map(of).transpose()?;
-    let after = of(&snapshot)?;
+    let before = since.as_ref().map(|since| part_of(since, &volume)).transpose()?;
+    let after = part_of(&snapshot, &volume)?;
     let has_before =
         |node: &u16| before.as_ref().is_none_or(|before| nodes_with(before, &volume).any(|has| has == *node));
-    let nodes: Vec<u16> = nodes_with(&after, &volume).filter(has_before).collect();
+    let nodes: Vec<u16> = nodes_with(after, &volume).filter(has_before).collect();
     if nodes.is_empty() {
         let (volume, snapshot) = (volume.name, snapshot.name);
         return Err(match since {
@@ -181,7 +170,8 @@ fn comparable(reconciler: &Reconciler, spec: &DiffSpec) -> Result<Comparable> {
             None => ControlError::NoCopyHasSnapshot { volume, snapshot },
         });
     }
-    Ok(Comparable { id, volume, since, snapshot, size: after.size, nodes })
+    let size = after.size;
+    Ok(Comparable { id, volume, since, snapshot, size, nodes })
 }
 
 /// The parts of a range of a volume: slices, and offsets there.

@@ -159,8 +159,8 @@ impl Control {
         let volumes = self.pool_with(pool).map(|pool| pool.volumes()).unwrap_or_default();
         let ids: Vec<_> = volumes.into_iter().map(|volume| volume.id).collect();
         on_all_cores(move || async move {
-            for unit in ids.iter().filter_map(|id| Shard::current().unit(*id)) {
-                let slices = unit.volume().own_slices().filter(|slice| slice.len().0 > 0);
+            for volume in ids.iter().filter_map(|id| Shard::current().volume(*id)) {
+                let slices = volume.own_slices().filter(|slice| slice.len().0 > 0);
                 slices.for_each(|slice| slice.layout().pause_freeing(is_paused));
             }
         })

@@ -169,8 +169,8 @@ impl Control {
     /// The name of the snapshot that has this number in pools; the number if the record does not know it.
     pub(in crate::control) fn name_of_snapshot(&self, number: u64) -> String {
         let name = self.reconciler().ok().and_then(|reconciler| {
-            let is_it = |entry: &SnapshotEntry| pool_number(reconciler.cluster(), entry.number) == number;
-            all(&reconciler).into_iter().find(is_it).map(|entry| entry.name)
+            let of_cluster = number.checked_sub(pool_number(reconciler.cluster(), 0))?;
+            numbered(&reconciler, u32::try_from(of_cluster).ok()?).map(|(entry, _)| entry.name)
         });
         name.unwrap_or_else(|| number.to_string())
     }
@@ -325,6 +325,16 @@ pub(super) fn all(reconciler: &Reconciler) -> Vec<SnapshotEntry> {
 
 fn numbered(reconciler: &Reconciler, number: u32) -> Option<(SnapshotEntry, cluster::Revision)> {
     SnapshotEntry::keys(number).iter().find_map(|key| reconciler.get(key))
+}
+
+/// What a snapshot has of a volume.
+///
+/// # Errors
+/// [`ControlError::NotInSnapshot`].
+fn part_of<'a>(snapshot: &'a SnapshotEntry, volume: &VolumeEntry) -> Result<&'a SnapshotOf> {
+    let lacks =
+        || ControlError::NotInSnapshot { volume: volume.name.clone(), snapshot: snapshot.name.clone() };
+    snapshot.of(&volume.id).ok_or_else(lacks)
 }
 
 /// The entry of the volume with this identity.

@@ -13,14 +13,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
-use replica::{NodeId, Revision};
+use replica::NodeId;
 use rt::sync::Semaphore;
 use store::SnapshotError;
 
-use super::super::forwarding::FOLLOWED_WITHIN;
+use super::super::forwarding::follow_to;
 use super::super::relocation::entry_named;
 use super::super::{Control, ControlError, Result};
-use super::{complete, nodes_with, numbered, volume_entry};
+use super::{complete, nodes_with, numbered, part_of, volume_entry};
 use crate::copies::{
     Answer, Ask, SnapshotData, SnapshotEntry, SnapshotObstacle, SnapshotPart, SnapshotState, StandingEntry,
     VolumeEntry, pool_number,
@@ -181,7 +181,7 @@ impl Control {
         part: SnapshotPart,
     ) -> Result<SnapshotData, SnapshotObstacle> {
         // What the sender has just taken must be found.
-        if !reconciler.until(FOLLOWED_WITHIN, || reconciler.acts_by() >= Revision(part.revision)).await {
+        if !follow_to(reconciler, part.revision).await {
             return Err(SnapshotObstacle::Changed);
         }
         let (entry, _) = numbered(reconciler, part.number).ok_or(SnapshotObstacle::Absent)?;
@@ -231,11 +231,7 @@ impl Control {
         let read = rt::timeout(COPY_WITHIN, rt::join_all(pieces)).await;
         let mut data = Chain::new();
         for piece in read.map_err(|_| SnapshotObstacle::Slow)? {
-            data.append(piece.map_err(|error| match error {
-                // The record says that the copy has it.
-                SnapshotError::Unknown => SnapshotObstacle::Absent,
-                other => other.into(),
-            })?);
+            data.append(piece?);
         }
         if data.len() as u64 == len.0 { Ok(data) } else { Err(SnapshotObstacle::Failed) }
     }
@@ -289,9 +285,7 @@ fn in_order(reconciler: &Reconciler, volume: &VolumeEntry, nodes: Vec<u16>) -> V
 fn readable(reconciler: &Reconciler, at: &VolumeAt, offset: ByteOffset, len: ByteLen) -> Result<Readable> {
     let snapshot = complete(reconciler, &at.snapshot)?;
     let (id, volume) = entry_named(reconciler, &at.volume)?;
-    let Some(of) = snapshot.of(&volume.id) else {
-        return Err(ControlError::NotInSnapshot { volume: volume.name, snapshot: snapshot.name });
-    };
+    let of = part_of(&snapshot, &volume)?;
     if len.0 > SNAPSHOT_READ_BYTES_MAX {
         return Err(ControlError::Invalid { field: "len", reason: "at most 4 MiB are read at a time" });
     }

@@ -20,7 +20,7 @@ use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::taking::{
     Beginning, HOLD_MAX, KNOWN_WITHIN, PREPARE_DEADLINE, ask_step, check_volume, not_taken, too_slow,
 };
-use super::{SnapshotStatus, in_sync, numbered, volume_entry};
+use super::{SnapshotStatus, in_sync, numbered, part_of, volume_entry};
 use crate::canary::{Canary, makes};
 use crate::copies::{
     Restores, SNAPSHOT_CHANGES, SliceCopy, SnapshotAnswer, SnapshotCopy, SnapshotEntry, SnapshotObstacle,
@@ -121,10 +121,7 @@ impl Control {
         let mut wanted = BTreeSet::new();
         for volume in &spec.volumes {
             let (_, entry) = entry_named(&reconciler, volume)?;
-            if snapshot.of(&entry.id).is_none() {
-                let (volume, snapshot) = (entry.name, snapshot.name);
-                return Err(ControlError::NotInSnapshot { volume, snapshot });
-            }
+            part_of(&snapshot, &entry)?;
             wanted.insert(entry.id);
         }
         let mut volumes = Vec::new();

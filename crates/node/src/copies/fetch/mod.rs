@@ -152,7 +152,7 @@ impl SliceCopy {
         self.ask_copy(slot, len, within, ask).await
     }
 
-    /// Asks the copy of a slot for so many bytes.
+    /// Asks the copy of a slot for this many bytes.
     async fn ask_copy(
         self: &Rc<Self>,
         slot: Slot,

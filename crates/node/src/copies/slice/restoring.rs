@@ -73,10 +73,7 @@ impl SliceCopy {
                 && let Err(error) = self.layout.restore_snapshot(snapshot, restore).await
             {
                 self.leave_unrestored(error);
-                return Err(match error {
-                    SnapshotError::Unknown => SnapshotObstacle::Absent,
-                    error => error.into(),
-                });
+                return Err(error.into());
             }
             let lost = lost_units(&self.layout.lost());
             self.tell(|replica| replica.handle_restored(lost));

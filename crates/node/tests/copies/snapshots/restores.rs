@@ -18,6 +18,15 @@ fn spec(snapshot: &str, discard: bool) -> RestoreSpec {
 }
 
 impl Cluster {
+    /// Two copies of a log volume. Snapshot "first" has 1 in all blocks.
+    fn with_first(seed: u64) -> Cluster {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Log, 2);
+        cluster.fill(0, BLOCKS, 1);
+        cluster.take(0, &[NAME], "first").unwrap();
+        cluster
+    }
+
     /// Restores all volumes of a snapshot through a node.
     fn restore(&self, index: usize, snapshot: &str, discard: bool) -> Result<Restored, ControlError> {
         let spec = spec(snapshot, discard);
@@ -64,10 +73,7 @@ impl Cluster {
 #[test]
 fn volumes_are_restored_on_all_copies_as_often_as_wanted() {
     each_seed(3, |seed| {
-        let cluster = Cluster::new(seed, 2, 2);
-        cluster.add_volume(VolumeKind::Log, 2);
-        cluster.fill(0, BLOCKS, 1);
-        cluster.take(0, &[NAME], "first").unwrap();
+        let cluster = Cluster::with_first(seed);
         cluster.fill(1, BLOCKS, 2);
         cluster.fill(1, 100..104, 3);
         let restored = cluster.restore(1, "first", false).unwrap();
@@ -149,10 +155,7 @@ fn a_set_of_volumes_is_restored_at_one_instant_while_a_host_writes() {
 /// Restores a volume, and crashes a node at some moment: afterwards all copies are as before, or restored.
 fn crash_while_restoring(seed: u64) {
     let mut rng = Rng::new(seed);
-    let cluster = Cluster::new(seed, 2, 2);
-    cluster.add_volume(VolumeKind::Log, 2);
-    cluster.fill(0, BLOCKS, 1);
-    cluster.take(0, &[NAME], "first").unwrap();
+    let cluster = Cluster::with_first(seed);
     cluster.fill(0, BLOCKS, 2);
     let answer = Rc::new(Cell::new(None));
     let told = Rc::clone(&answer);
@@ -204,10 +207,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 /// The node that coordinates gets no changes of the record from some moment on.
 fn restores_without_news(seed: u64) {
     let mut rng = Rng::new(seed);
-    let cluster = Cluster::new(seed, 2, 2);
-    cluster.add_volume(VolumeKind::Log, 2);
-    cluster.fill(0, BLOCKS, 1);
-    cluster.take(0, &[NAME], "first").unwrap();
+    let cluster = Cluster::with_first(seed);
     cluster.fill(0, BLOCKS, 2);
     let key = volume_key(node::VolumeId::parse(&cluster.shown(0).unwrap().entry.id).unwrap());
     let answer = Rc::new(Cell::new(None));
@@ -241,10 +241,7 @@ fn a_restore_is_answered_as_done_when_it_is_over() {
 /// The node that coordinates is gone after it has stopped hosts.
 #[test]
 fn hosts_continue_if_a_restore_is_not_decided() {
-    let cluster = Cluster::new(1, 2, 2);
-    cluster.add_volume(VolumeKind::Log, 2);
-    cluster.fill(0, BLOCKS, 1);
-    cluster.take(0, &[NAME], "first").unwrap();
+    let cluster = Cluster::with_first(1);
     cluster.fill(0, BLOCKS, 2);
     cluster.stop_for_restore(1, SnapshotState::Preparing);
     cluster.world.run_for(Duration::from_secs(10));
@@ -256,10 +253,7 @@ fn hosts_continue_if_a_restore_is_not_decided() {
 /// The node that coordinates is gone after the record has decided. Until then the snapshot is not deleted.
 #[test]
 fn a_restore_that_is_decided_is_completed_by_any_node() {
-    let cluster = Cluster::new(1, 2, 2);
-    cluster.add_volume(VolumeKind::Log, 2);
-    cluster.fill(0, BLOCKS, 1);
-    cluster.take(0, &[NAME], "first").unwrap();
+    let cluster = Cluster::with_first(1);
     cluster.fill(0, BLOCKS, 2);
     cluster.stop_for_restore(1, SnapshotState::Restoring);
     let deleted = cluster.delete_snapshot(0, "first");
@@ -278,10 +272,7 @@ fn a_restore_that_is_decided_is_completed_by_any_node() {
 /// since.
 #[test]
 fn a_copy_that_cannot_be_restored_does_not_keep_hosts_stopped() {
-    let cluster = Cluster::new(1, 2, 2);
-    cluster.add_volume(VolumeKind::Log, 2);
-    cluster.fill(0, BLOCKS, 1);
-    cluster.take(0, &[NAME], "first").unwrap();
+    let cluster = Cluster::with_first(1);
     cluster.control(0, |control| async move { control.remove_copy(NAME, 2).await.map(drop).unwrap() });
     cluster.world.run_for(Duration::from_secs(10));
     cluster.control(0, |control| async move {
@@ -306,10 +297,7 @@ fn a_copy_that_cannot_be_restored_does_not_keep_hosts_stopped() {
 /// The copies would take the second restore for the first one, and do nothing.
 #[test]
 fn a_number_that_is_used_again_restores_nothing() {
-    let cluster = Cluster::new(1, 2, 2);
-    cluster.add_volume(VolumeKind::Log, 2);
-    cluster.fill(0, BLOCKS, 1);
-    cluster.take(0, &[NAME], "first").unwrap();
+    let cluster = Cluster::with_first(1);
     cluster.restore(0, "first", true).unwrap();
     cluster.fill(0, BLOCKS, 2);
     // As after the record was set back.
@@ -346,10 +334,7 @@ fn hosts_that_are_stopped_for_long_are_reported() {
 
 /// A volume is restored while a copy is away. The bits of that copy say only what was written meanwhile.
 pub fn away_while_restored(seed: u64) {
-    let cluster = Cluster::new(seed, 2, 2);
-    cluster.add_volume(VolumeKind::Log, 2);
-    cluster.fill(0, BLOCKS, 1);
-    cluster.take(0, &[NAME], "first").unwrap();
+    let cluster = Cluster::with_first(seed);
     cluster.fill(0, BLOCKS, 2);
     // No bit is left of that.
     cluster.world.run_for(Duration::from_secs(20));
@@ -381,10 +366,7 @@ fn a_copy_that_was_away_brings_nothing_back() {
 fn a_copy_that_is_resynced_meanwhile_brings_nothing_back() {
     each_seed(12, |seed| {
         let mut rng = Rng::new(seed);
-        let cluster = Cluster::new(seed, 2, 2);
-        cluster.add_volume(VolumeKind::Log, 2);
-        cluster.fill(0, BLOCKS, 1);
-        cluster.take(0, &[NAME], "first").unwrap();
+        let cluster = Cluster::with_first(seed);
         cluster.fill(0, BLOCKS, 2);
         cluster.world.run_for(Duration::from_secs(20));
         cluster.world.crash(cluster.servers[1]);
@@ -408,10 +390,7 @@ fn a_copy_that_is_resynced_meanwhile_brings_nothing_back() {
 
 #[test]
 fn sessions_are_told_that_the_content_has_changed() {
-    let cluster = Cluster::new(1, 2, 2);
-    cluster.add_volume(VolumeKind::Log, 2);
-    cluster.fill(0, BLOCKS, 1);
-    cluster.take(0, &[NAME], "first").unwrap();
+    let cluster = Cluster::with_first(1);
     let (client, portals) = (cluster.client("host"), cluster.portals());
     let is_restored = Rc::new(Cell::new(false));
     let told = Rc::clone(&is_restored);
