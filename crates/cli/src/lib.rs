@@ -4,6 +4,7 @@
 
 mod address;
 mod apply;
+mod attach;
 mod audit;
 mod confirm;
 mod disk;

@@ -3,8 +3,8 @@
 use api::{Client, MapCreate, TargetMap, Volume};
 use clap::Subcommand;
 use serde::Serialize;
-use terms::attach::attach_lines;
 
+use super::attach::Lun;
 use super::confirm::Confirm;
 use super::error::CliError;
 use super::output::Output;
@@ -53,11 +53,8 @@ impl Command {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Create { target, volume, host, lun } => {
-                let local = host == api::DEFAULT_HOST;
                 let map = client.create_map(&target, &MapCreate { volume, host: Some(host), lun })?;
-                let portals = client.node().map(|node| node.portals).unwrap_or_default();
-                let listed = Listed { target, map };
-                output.show(&listed, |listed| created(listed, &attach_lines(&portals, &listed.target, local)))
+                output.show(&Listed { target, map }, |listed| created(client, listed))
             }
             Command::Delete { target, lun, host, confirm } => {
                 let whose = host.as_ref().map_or(String::new(), |host| format!(" from host group {host}"));
@@ -103,9 +100,14 @@ pub fn volume(map: &TargetMap) -> String {
         .unwrap_or_else(|| format!("{} (its name is unknown: its pool is not open)", map.volume_id))
 }
 
-fn created(Listed { target, map }: &Listed, attach: &str) -> String {
+fn created(client: &Client, Listed { target, map }: &Listed) -> String {
+    // The volume is mapped, whether the node can show it now or not.
+    let attach = match client.volume(&map.volume_id) {
+        Ok(volume) => Lun { volume: &volume, target, host: &map.host }.instructions(client),
+        Err(_) => String::new(),
+    };
     format!(
-        "Volume {} mapped as LUN {} of {target} to host group {}.\n\nTo attach it there:\n{attach}",
+        "Volume {} mapped as LUN {} of {target} to host group {}.\n{attach}",
         volume(map),
         map.lun,
         map.host

@@ -5,9 +5,7 @@ use api::{
     VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
 };
 use clap::{Args, Subcommand, ValueEnum};
-use terms::attach::attach_lines;
 use terms::clock::utc;
-use terms::host_setup::portals_of;
 use terms::loss::single_copy;
 use terms::same_names::same_names;
 use terms::size::Size;
@@ -22,6 +20,7 @@ mod split_brain;
 
 pub(super) use self::scrub::bad_blocks;
 use self::served::{remark, served};
+use super::attach::Lun;
 use super::confirm::{Confirm, show_would};
 use super::error::CliError;
 use super::output::Output;
@@ -230,14 +229,8 @@ impl Command {
                     return show_would(output, &what, &would);
                 }
                 let volume = client.create_volume(&request)?;
-                // The portals are only for people; programs get the same response without them.
-                let is_local =
-                    |volume: &Volume| volume.maps.first().is_none_or(|map| map.host == api::DEFAULT_HOST);
-                let portals = |volume: &Volume| match is_local(volume) {
-                    true => client.node().map(|node| node.portals).unwrap_or_default(),
-                    false => portals_of(client, volume),
-                };
-                output.show(&volume, |volume| created(volume, &portals(volume)))
+                // Programs get the response without the portals.
+                output.show(&volume, |volume| created(client, volume))
             }
             Command::List => {
                 let volumes = client.volumes()?;
@@ -321,7 +314,7 @@ impl Create {
     }
 }
 
-fn created(volume: &Volume, portals: &[String]) -> String {
+fn created(client: &Client, volume: &Volume) -> String {
     let what = format!("Volume {} created: {}, {}", volume.name, size(volume.size), volume.kind);
     let redundancy = redundancy(volume);
     let Some(map) = volume.maps.first() else {
@@ -330,31 +323,10 @@ fn created(volume: &Volume, portals: &[String]) -> String {
             "{what}. It is not mapped yet, so no host can use it. Map it: `ursa map create TARGET {name} --host HOST`.\nRedundancy: {redundancy}.\n"
         );
     };
-    let (target, host) = (&map.target, &map.host);
-    let local = host == api::DEFAULT_HOST;
-    let whose = if local { "this machine" } else { "a host of that group" };
-    let others = match local {
-        false => String::new(),
-        true => format!(
-            "\nTo give another host access (its IQN is in its /etc/iscsi/initiatorname.iscsi):\n  \
-               ursa host create HOST --initiator IQN\n  \
-               ursa map create {target} {} --host HOST\n",
-            volume.name
-        ),
-    };
-    let more = match portals {
-        [_, _, ..] if !local => {
-            format!(
-                "Multipath settings, and other systems: `ursa host-setup linux --volume {}`.\n",
-                volume.name
-            )
-        }
-        _ => String::new(),
-    };
+    let (lun, target, host) = (map.lun, &map.target, &map.host);
+    let attach = Lun { volume, target, host }.instructions(client);
     format!(
-        "{what}. LUN {} of target {target} for host group {host}.\nRedundancy: {redundancy}.\n\nTo attach it to {whose}:\n{}{more}{others}",
-        map.lun,
-        attach_lines(portals, target, local),
+        "{what}. LUN {lun} of target {target} for host group {host}.\nRedundancy: {redundancy}.\n{attach}"
     )
 }
 
