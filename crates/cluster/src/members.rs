@@ -136,6 +136,29 @@ pub struct Candidate {
     pub witness: bool,
     /// It is a voter already; voters are not replaced without need.
     pub votes: bool,
+    /// Its heartbeats arrive.
+    pub up: bool,
+    /// Its copy of the record accepts no changes, so its vote is missing.
+    pub stalled: bool,
+}
+
+impl Candidate {
+    /// Whether its vote would be there, if it became a voter now.
+    pub fn is_ready(&self) -> bool {
+        self.up && !self.stalled
+    }
+
+    /// What is chosen first. A stalled voter loses its vote only to a node that is ready. A voter that is
+    /// down keeps its vote: most such nodes are restarting.
+    fn rank(&self) -> (u8, NodeId) {
+        let rank = match (self.votes, self.stalled) {
+            (true, false) => 0,
+            (false, _) if self.is_ready() => 1,
+            (true, true) => 2,
+            (false, _) => 3,
+        };
+        (rank, self.node)
+    }
 }
 
 /// The nodes that should vote.
@@ -144,7 +167,7 @@ pub struct Candidate {
 /// witness as a third voter.
 pub fn voters_for(nodes: &[Candidate]) -> BTreeSet<NodeId> {
     let (witnesses, mut hosts): (Vec<&Candidate>, Vec<&Candidate>) = nodes.iter().partition(|it| it.witness);
-    hosts.sort_by_key(|it| (!it.votes, it.node));
+    hosts.sort_by_key(|it| it.rank());
     let count = match hosts.len() {
         0..=3 => hosts.len(),
         4 => 3,
@@ -152,7 +175,7 @@ pub fn voters_for(nodes: &[Candidate]) -> BTreeSet<NodeId> {
     };
     let mut voters: BTreeSet<NodeId> = hosts.iter().take(count).map(|it| it.node).collect();
     if hosts.len() == 2 {
-        voters.extend(witnesses.iter().min_by_key(|it| (!it.votes, it.node)).map(|it| it.node));
+        voters.extend(witnesses.iter().min_by_key(|it| it.rank()).map(|it| it.node));
     }
     voters
 }
@@ -183,12 +206,29 @@ mod tests {
         assert_eq!(voting.after(MemberChange::Demote(node(1))).unwrap().learners, [node(1)].into());
     }
 
+    fn host(number: u16) -> Candidate {
+        Candidate { node: node(number), witness: false, votes: false, up: true, stalled: false }
+    }
+
+    fn votes(number: u16) -> Candidate {
+        Candidate { votes: true, ..host(number) }
+    }
+
+    fn stalled(it: Candidate) -> Candidate {
+        Candidate { stalled: true, ..it }
+    }
+
+    fn down(it: Candidate) -> Candidate {
+        Candidate { up: false, ..it }
+    }
+
+    fn voters(nodes: &[Candidate]) -> Vec<u16> {
+        voters_for(nodes).iter().map(|it| it.get()).collect()
+    }
+
     #[test]
     fn voters_by_rule() {
-        let host = |number| Candidate { node: node(number), witness: false, votes: false };
-        let votes = |number| Candidate { votes: true, ..host(number) };
         let witness = |number| Candidate { witness: true, ..host(number) };
-        let voters = |nodes: &[Candidate]| voters_for(nodes).iter().map(|it| it.get()).collect::<Vec<_>>();
         assert_eq!(voters(&[host(1)]), [1]);
         assert_eq!(voters(&[host(1), witness(2)]), [1], "two voters are worse than one");
         assert_eq!(voters(&[host(1), host(2)]), [1, 2]);
@@ -197,5 +237,27 @@ mod tests {
         assert_eq!(voters(&[host(1), votes(2), votes(3), votes(4)]), [2, 3, 4]);
         assert_eq!(voters(&[1, 2, 3, 4, 5, 6, 7].map(host)), [1, 2, 3, 4, 5]);
         assert_eq!(voters(&[host(1), host(2), host(3), host(4), host(5), votes(6)]), [1, 2, 3, 4, 6]);
+    }
+
+    #[test]
+    fn a_stalled_voter_is_replaced_by_a_node_that_is_ready() {
+        assert_eq!(voters(&[votes(1), votes(2), stalled(votes(3)), host(4)]), [1, 2, 4]);
+        let six = [votes(1), stalled(votes(2)), votes(3), votes(4), votes(5), host(6)];
+        assert_eq!(voters(&six), [1, 3, 4, 5, 6]);
+        let witness = |it: Candidate| Candidate { witness: true, ..it };
+        assert_eq!(voters(&[votes(1), votes(2), witness(stalled(votes(3))), witness(host(4))]), [1, 2, 4]);
+        // No other node is better.
+        assert_eq!(voters(&[votes(1), votes(2), stalled(votes(3))]), [1, 2, 3]);
+        for other in [stalled(host(4)), down(host(4))] {
+            assert_eq!(voters(&[votes(1), votes(2), stalled(votes(3)), other]), [1, 2, 3], "{other:?}");
+        }
+        let seven = [votes(1), votes(2), votes(3), votes(4), stalled(votes(5)), down(host(6)), host(7)];
+        assert_eq!(voters(&seven), [1, 2, 3, 4, 7]);
+    }
+
+    #[test]
+    fn voters_are_not_replaced_without_need() {
+        assert_eq!(voters(&[votes(1), votes(2), host(3), votes(4)]), [1, 2, 4], "node 3 is well again");
+        assert_eq!(voters(&[votes(1), votes(2), down(votes(3)), host(4)]), [1, 2, 3], "node 3 restarts");
     }
 }

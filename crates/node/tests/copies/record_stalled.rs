@@ -18,13 +18,13 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 const STALLED: usize = 2;
 
-/// Three nodes that all vote, each with a file of the record.
-fn with_files(seed: u64) -> (Cluster, Files) {
-    let numbers: Vec<cluster::NodeId> = (1..=3).filter_map(cluster::NodeId::new).collect();
+/// Nodes of which the first three vote, each with a file of the record.
+fn with_files(seed: u64, nodes: u16) -> (Cluster, Files) {
+    let numbers: Vec<cluster::NodeId> = (1..=nodes).filter_map(cluster::NodeId::new).collect();
     let files = Files::new(CLUSTER, &numbers[..1], &numbers[1..]);
     let world = World::new(seed);
     let servers: Vec<NodeId> =
-        (1..=3).map(|number| world.add_machine(&format!("server-{number}"), 2)).collect();
+        (1..=nodes).map(|number| world.add_machine(&format!("server-{number}"), 2)).collect();
     let link = |server: &NodeId| vec![SocketAddr::new(world.address(*server), LINK_PORT)];
     let members: Vec<Member> =
         (1..).zip(&servers).map(|(node, server)| Member { node, addresses: link(server) }).collect();
@@ -47,7 +47,7 @@ fn with_files(seed: u64) -> (Cluster, Files) {
     let configs = configs.collect();
     let record = cluster::memory::Memory::new(numbers);
     let cluster = Cluster { world, servers, configs, cores: 2, record };
-    for index in 0..3 {
+    for index in 0..usize::from(nodes) {
         cluster.start(index);
         cluster.add_pool(index, POOL, DISK);
         if index == 0 {
@@ -55,13 +55,11 @@ fn with_files(seed: u64) -> (Cluster, Files) {
             cluster.control(0, move |control| async move { let_in(&control, &others).await });
         }
     }
-    let ready = || {
-        let all_vote = |control: Rc<Control>| async move {
-            let nodes = control.nodes().await.unwrap();
-            nodes.len() == 3 && nodes.iter().all(|node| node.up && node.votes)
-        };
-        cluster.control(0, all_vote)
+    let all_up = move |control: Rc<Control>| async move {
+        let known = control.nodes().await.unwrap();
+        known.len() == usize::from(nodes) && known.iter().all(|node| node.up)
     };
+    let ready = || cluster.control(0, all_up) && cluster.voters() == [1, 2, 3];
     assert!(until(&cluster, ready), "three nodes that vote");
     cluster.control(0, |control| async move {
         let name = TARGET.to_owned();
@@ -117,6 +115,14 @@ impl Cluster {
         });
     }
 
+    /// The numbers of the nodes that vote.
+    fn voters(&self) -> Vec<u16> {
+        self.control(0, |control| async move {
+            let nodes = control.nodes().await.unwrap();
+            nodes.iter().filter(|node| node.votes).map(|node| node.entry.id).collect()
+        })
+    }
+
     /// The stall of the full node's copy of the record, as a node sees it.
     fn stall_seen_by(&self, index: usize) -> Option<Stall> {
         self.control(index, |control| async move { control.nodes().await.unwrap()[STALLED].stalled })
@@ -125,7 +131,7 @@ impl Cluster {
 
 #[test]
 fn a_node_that_cannot_follow_the_record_refuses_logins_after_a_while() {
-    let (cluster, files) = with_files(1);
+    let (cluster, files) = with_files(1, 3);
     cluster.add_volume(VolumeKind::Thick, 3);
     cluster.wait_until_all_serve();
     let stalled = cluster::NodeId::new(STALLED as u16 + 1).unwrap();
@@ -161,7 +167,7 @@ fn a_node_that_cannot_follow_the_record_refuses_logins_after_a_while() {
 /// and one of them is no majority.
 #[test]
 fn a_node_is_not_removed_if_the_vote_of_another_is_missing() {
-    let (cluster, files) = with_files(1);
+    let (cluster, files) = with_files(1, 3);
     let stalled = STALLED as u16 + 1;
     let check = |number: u16| {
         cluster.control(0, move |control| async move { control.check_removal(number).await.map(drop) })
@@ -173,4 +179,22 @@ fn a_node_is_not_removed_if_the_vote_of_another_is_missing() {
     assert_eq!(cluster.stall_seen_by(0), Some(Stall::NoSpace));
     assert!(matches!(check(2), Err(ControlError::NodeNeeded(2))));
     assert!(check(stalled).is_ok(), "its vote is missing already");
+}
+
+/// Of four nodes, three vote. The one that cannot write its copy of the record gives its vote to the fourth,
+/// and does not take it back.
+#[test]
+fn a_stalled_voter_is_replaced() {
+    let (cluster, files) = with_files(1, 4);
+    let stalled = cluster::NodeId::new(STALLED as u16 + 1).unwrap();
+    files.begin(stalled, Fault::DiskFull);
+    cluster.change_record();
+    cluster.world.run_for(KNOWN_WITHIN);
+    assert_eq!(cluster.stall_seen_by(0), Some(Stall::NoSpace));
+    assert!(until(&cluster, || cluster.voters() == [1, 2, 4]), "{:?} vote", cluster.voters());
+
+    files.end(stalled, Fault::DiskFull);
+    cluster.world.run_for(2 * KNOWN_WITHIN);
+    assert_eq!(cluster.stall_seen_by(0), None);
+    assert_eq!(cluster.voters(), [1, 2, 4], "voters are not replaced without need");
 }
