@@ -21,6 +21,8 @@ struct InLogs {
     before: u64,
 }
 
+const TESTING: &str = include_str!("../../../../docs/testing.md");
+
 const IN_LOGS: [InLogs; 3] = [
     InLogs {
         check: "A2, A8",
@@ -122,8 +124,7 @@ fn faults_show_mistakes() {
 /// The table of `docs/testing.md` is this list.
 #[test]
 fn the_documentation_says_what_shows_each_fault() {
-    let text = include_str!("../../../../docs/testing.md");
-    let rows = text.lines().skip_while(|line| !line.starts_with("| fault, or part of the plan |")).skip(2);
+    let rows = TESTING.lines().skip_while(|line| !line.starts_with("| fault, or part of the plan |")).skip(2);
     let rows = rows.map_while(|row| row.strip_prefix("| ")?.strip_suffix(" |"));
     let rows: Vec<String> = rows.map(shown_in).collect();
     let listed = Canary::SHOWN_BY.iter().map(|(part, canary, seed)| format!("{part}, {canary}, {seed}"));
@@ -136,6 +137,31 @@ fn shown_in(row: &str) -> String {
     let [part, shows, seed] = cells[..] else { panic!("not three columns: {row}") };
     let canary = shows.split('`').nth(1).unwrap();
     format!("{part}, {canary}, {seed}")
+}
+
+/// The lists of `docs/testing.md` are these.
+#[test]
+fn the_documentation_lists_what_is_noticed_and_what_is_shown_by_nothing() {
+    let sorted = |mut names: Vec<String>| {
+        names.sort_unstable();
+        names
+    };
+    let noticed = Canary::NOTICED.iter().map(|(canary, _)| canary.to_string()).collect();
+    assert_eq!(sorted(listed_after("`Canary::NOTICED`")), sorted(noticed));
+    let unshown = Canary::UNSHOWN.iter().map(|part| (*part).to_owned()).collect();
+    assert_eq!(sorted(listed_after("must be in `Canary::UNSHOWN`")), sorted(unshown));
+}
+
+/// The names at the beginning of the items of the first list after `text`.
+fn listed_after(text: &str) -> Vec<String> {
+    let (_, after) = TESTING.split_once(text).unwrap();
+    let lines = after.lines().skip_while(|line| !line.starts_with("- "));
+    let items = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("- "));
+    let names = items.flat_map(|item| {
+        let (names, _) = item.split_once(": ").unwrap();
+        names.split('`').skip(1).step_by(2)
+    });
+    names.map(str::to_owned).collect()
 }
 
 #[test]
