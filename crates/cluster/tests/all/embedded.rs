@@ -141,7 +141,8 @@ fn two_of_three_continue_and_one_does_not() {
     assert!(matches!(stale, Err(Error::NoLeader | Error::NoQuorum)), "{stale:?}");
     let lost = stores[2].cas(Transaction::new(op_id()).put("a", "3"), short).wait();
     assert!(matches!(lost, Err(Error::NoLeader | Error::OutcomeUnknown)), "{lost:?}");
-    assert!(began.elapsed() < Duration::from_secs(4), "at their deadlines: {:?}", began.elapsed());
+    // A busy machine may take seconds longer than the deadlines.
+    assert!(began.elapsed() < SOON, "at their deadlines: {:?}", began.elapsed());
     let without = Instant::now() + SOON;
     while stores[2].status(SOON).wait().unwrap().quorum {
         assert!(Instant::now() < without, "it notices that it is alone");

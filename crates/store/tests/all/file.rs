@@ -240,11 +240,9 @@ fn a_thousand_volumes_stay_quick() {
             pool.create_volume(volume(&format!("vm-{number}"), 32 << 20)).await.unwrap();
             times.push(rt::now() - before);
         }
-        let median = |times: &mut [Duration]| {
-            times.sort_unstable();
-            times[times.len() / 2]
-        };
-        let (first, last) = (median(&mut times[..200]), median(&mut times[800..]));
+        // The fastest counts, since other programs may slow down the others.
+        let fastest = |times: &[Duration]| *times.iter().min().unwrap();
+        let (first, last) = (fastest(&times[..200]), fastest(&times[800..]));
         assert!(last < 20 * first, "{first:?} became {last:?}");
         drop(pool);
         let options = OpenPool { host: host(1), force: false, ram: ram(), uncertain: None };

