@@ -31,6 +31,7 @@ mod crash;
 mod deleted;
 mod diff;
 mod figures;
+mod forged;
 mod full;
 mod leaving;
 mod lost_leaf;
