@@ -31,6 +31,7 @@ mod crash;
 mod deleted;
 mod diff;
 mod figures;
+mod flips;
 mod forged;
 mod full;
 mod leaving;
