@@ -128,10 +128,10 @@ class Node(peers.Peer):
         created = ("--size", size) if size else ("--wipe",)
         self.ursa("pool", "create", "bench", os.path.abspath(path), *created, "--yes")
 
-    def make_volume(self, name, size, kind, *options):
-        """Creates a volume and returns its URL."""
+    def make_volume(self, name, size, kind, *options, slices=None):
+        """Creates a volume, with a slice for each core by default, and returns its URL. Each slice of a log volume has its own log."""
         made = self.ursa(
-            "volume", "create", name, "--pool", "bench", "--size", size, "--kind", kind, "--slices", self.cores,
+            "volume", "create", name, "--pool", "bench", "--size", size, "--kind", kind, "--slices", slices or self.cores,
             *options, "-o", "json",
         )
         return f"iscsi://127.0.0.1:{self.port}/{'/'.join(map(str, peers.find_target(json.loads(made))))}"

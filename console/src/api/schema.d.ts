@@ -3947,6 +3947,22 @@ export interface components {
             /** @description Volume name or ID. */
             volume: string;
         };
+        /**
+         * @description The memory that the block maps of all log volumes of a node share. What they cannot do without may exceed
+         *     the limit.
+         */
+        MapMemory: {
+            /**
+             * Format: int64
+             * @description Limit in bytes: the setting `map-max`.
+             */
+            limit: number;
+            /**
+             * Format: int64
+             * @description Bytes in use.
+             */
+            used: number;
+        };
         /** @description A node whose part of a list is missing. */
         Missing: {
             /**
@@ -3977,6 +3993,8 @@ export interface components {
             changes: components["schemas"]["Change"][];
             /** @description Number of cores that it runs on. */
             cores: number;
+            /** @description Memory of the block maps of its log volumes. */
+            map_memory: components["schemas"]["MapMemory"];
             /** @description Node name. */
             name: string;
             /**

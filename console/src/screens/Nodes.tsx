@@ -20,7 +20,7 @@ import { downWord, nameOf, nodeSince } from '../words/nodes'
 import { readConfirmWord } from '../words/readconfirm'
 import { NO_VOTES, etcdDecides, recordWord } from '../words/record'
 import { lasting } from '../words/since'
-import { duration, plural } from '../words/size'
+import { duration, plural, size } from '../words/size'
 import { Addresses } from './Addresses'
 import { Networks } from './Networks'
 
@@ -245,6 +245,7 @@ function Here({ nodes }: { nodes: ClusterNode[] }) {
         of={[
           ['Version', `Ursa ${one.version}, up for ${duration(one.uptime)}`],
           ['iSCSI', one.portals.join(', ')],
+          ['Block maps', `${size(one.map_memory.used)} of ${size(one.map_memory.limit)} (map-max): memory for the maps of log volumes`],
           ...(record === undefined ? [] : [['Cluster’s record', record] satisfies [string, string]]),
           ...(confirm === undefined ? [] : [['Confirmed reads', confirm] satisfies [string, string]]),
           ['Findings', !found.data ? 'unknown' : own.length > 0 ? own.map(({ cause }) => cause).join(' ') : 'none'],

@@ -3,7 +3,7 @@ import type { Node } from '../api/types'
 import { volume } from './fixtures'
 import { agreement, etcdDecides, exposure, recordWord, singleMeans } from './record'
 
-const node: Node = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [] }
+const node: Node = { name: 'n1', version: '0', cores: 1, uptime: 1, map_memory: { used: 0, limit: 1 }, portals: [], changes: [] }
 
 it('knows where the record is', () => {
   expect(etcdDecides({ ...node, record_place: 'etcd' })).toBe(true)

@@ -59,7 +59,7 @@ pub use self::link::{Link, LinkState, RoleLinks};
 pub use self::list::{List, Missing};
 pub use self::live::{LiveCore, LiveFlow, LiveSample, LiveVolume};
 pub use self::local::LocalCredential;
-pub use self::node::{Change, Health, HypervisorSign, Node, ReadConfirm, ReadConfirmSetting};
+pub use self::node::{Change, Health, HypervisorSign, MapMemory, Node, ReadConfirm, ReadConfirmSetting};
 pub use self::pool::{
     DiskFailure, DiskLeaving, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget,
     PoolImport, PoolLogs, PoolRemains, PoolRemoveDisk, PoolState, RemainingDisk, RemainingMap,

@@ -29,6 +29,8 @@ pub struct Node {
     pub portals: Vec<String>,
     /// Seconds since it began to serve.
     pub uptime: u64,
+    /// Memory of the block maps of its log volumes.
+    pub map_memory: MapMemory,
     /// Changes in progress, oldest first.
     pub changes: Vec<Change>,
     /// State of its cluster's record; absent if the node does not take part in its cluster, or if the state
@@ -42,6 +44,16 @@ pub struct Node {
     /// Whether other nodes confirm its reads of volumes with two or more copies.
     #[serde(default)]
     pub read_confirm: ReadConfirm,
+}
+
+/// The memory that the block maps of all log volumes of a node share. What they cannot do without may exceed
+/// the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MapMemory {
+    /// Bytes in use.
+    pub used: u64,
+    /// Limit in bytes: the setting `map-max`.
+    pub limit: u64,
 }
 
 /// Whether reads of volumes with two or more copies wait until other nodes have confirmed them: one round

@@ -44,6 +44,7 @@ pub use self::error::CliError;
 pub use self::output::{Format, Output};
 pub use self::table::{Table, size};
 pub use self::volume::copy::replace as replace_copy;
+pub use self::volume::{OnDisk, asked_kind_on_disk};
 
 /// A request to a node.
 #[derive(Debug, Subcommand)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use api::{
-    Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, HypervisorSign, LinkFor, LinkRole, Node,
-    ReadConfirm, RecordPlace, Since, SyncLimit, TokenCreate, VerifySchedule,
+    Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, HypervisorSign, LinkFor, LinkRole,
+    MapMemory, Node, ReadConfirm, RecordPlace, Since, SyncLimit, TokenCreate, VerifySchedule,
 };
 use clap::{Subcommand, ValueEnum};
 use terms::clock::unix_now;
@@ -50,7 +50,7 @@ pub enum Command {
     },
     /// List the nodes of the cluster
     List,
-    /// Show this node: version, cores, portals, and whether the other nodes confirm its reads
+    /// Show this node: version, cores, portals, memory of block maps, and whether its reads are confirmed
     Show,
     /// List the links between nodes as each node sees them: up or down, addresses, and since when
     Links {
@@ -317,9 +317,15 @@ fn shown(node: &Node) -> String {
         ("Version", node.version.clone()),
         ("Cores", node.cores.to_string()),
         ("Portals", node.portals.join(", ")),
+        ("Block maps", map_memory(node.map_memory)),
         ("Machine", machine(&node.read_confirm)),
         ("Confirmed reads", confirmed_reads(&node.read_confirm)),
     ])
+}
+
+/// The memory that the block maps of log volumes use, and its limit.
+fn map_memory(MapMemory { used, limit }: MapMemory) -> String {
+    format!("{} of {} (map-max)", size(used), size(limit))
 }
 
 /// Whether the machine is virtual, and the sign of that.

@@ -23,6 +23,12 @@ pub enum Canary {
     RotDropped,
     /// A log is opened although a record that was known to be durable is missing.
     HoleIgnored,
+    /// Data of a host that looks like the head of a record is stored as it is.
+    DataAsHead,
+    /// A segment that is used again keeps its generation.
+    GenerationKept,
+    /// A leaf counts although an earlier use of its segment has left it there.
+    LeafOfEarlierUse,
     /// Recovery reads only the first copy of a log's state.
     StateOnce,
     /// Recovery reads only the first mirror of a log's roots.

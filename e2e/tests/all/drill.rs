@@ -169,6 +169,16 @@ fn after_a_blackout_no_decision_is_needed() {
     assert_eq!(cycle["checks"].as_array().map(Vec::len), Some(5), "{record:#}");
 }
 
+/// Nodes recover their logs when they start: one of them while the others serve, and all of them at once.
+#[test]
+fn a_log_volume_survives_the_loss_of_one_node_and_of_all() {
+    for (scenario, checks) in [("crash-node", 6), ("black-out", 5)] {
+        let (record, cycle) = drill_of_one_cycle(&[scenario, "--kind", "log", "--witness", "--seconds", "2"]);
+        assert_eq!(record["kind"], "log", "{record:#}");
+        assert_eq!(cycle["checks"].as_array().map(Vec::len), Some(checks), "{record:#}");
+    }
+}
+
 /// Copies in sync need no quorum.
 #[test]
 fn without_a_quorum_and_without_a_witness_hosts_notice_nothing() {
@@ -272,6 +282,7 @@ fn invalid_drills_are_refused_before_anything_is_done() {
         (["crash-node", "--node", "4"].as_slice(), 2, "node 4 has no copy; nodes 1 to 3 have one"),
         (["lose-quorum", "--witness"].as_slice(), 2, "lose-quorum has a fixed set of nodes"),
         (["full", "--ram"].as_slice(), 2, "full uses a log volume"),
+        (["rot", "--kind", "thick"].as_slice(), 2, "rot uses a log volume"),
         (["rot", "--cycles", "2"].as_slice(), 2, "rot has one cycle"),
     ] {
         let finished = program::run(&mut drill(&directory, arguments), END_LIMIT);

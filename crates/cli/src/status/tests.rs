@@ -50,6 +50,7 @@ fn alone() -> Observed {
             cores: 2,
             portals: vec!["0.0.0.0:3260".into()],
             uptime: 90_000,
+            map_memory: api::MapMemory { used: 0, limit: 1 << 30 },
             changes: Vec::new(),
             record: None,
             record_place: RecordPlace::Nodes,

@@ -183,7 +183,7 @@ enum Kind {
     Log,
 }
 
-/// The kinds of volumes that can be converted into one another.
+/// The kinds of volumes whose blocks are on disks. They can be converted into one another.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum OnDisk {
     /// On the pool's disks, all space reserved
@@ -212,7 +212,8 @@ pub enum Compression {
 
 same_names! {
     fn asked_kind(Kind) -> VolumeKind { Thick, Ram, Log }
-    fn asked_kind_on_disk(OnDisk) -> VolumeKind { Thick, Log }
+    /// The kind that an option names.
+    pub fn asked_kind_on_disk(OnDisk) -> VolumeKind { Thick, Log }
     fn asked_when_full(WhenFull) -> api::WhenFull { Fail, Pause }
     fn asked_compression(Compression) -> api::Compression { Lz4, Off }
 }

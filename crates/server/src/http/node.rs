@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::node::Control;
 use ::node::control::{ChangeStatus, ClusterRecordStatus, RecordPlace as Place};
-use api::{Change, ClusterRecord, Health, Node, RecordPlace};
+use api::{Change, ClusterRecord, Health, MapMemory, Node, RecordPlace};
 use axum::Json;
 
 use super::refusal::Reply;
@@ -28,9 +28,9 @@ pub(super) async fn health(state: State) -> Reply<Health> {
 pub(super) async fn show(state: State) -> Reply<Node> {
     let now = |control: Rc<Control>| async move {
         let place = shown_place(control.record_place());
-        Ok((control.changes(), record(&control).await, place))
+        Ok((control.changes(), control.map_memory(), record(&control).await, place))
     };
-    let (changes, record, record_place) = state.call(now).await?;
+    let (changes, memory, record, record_place) = state.call(now).await?;
     Ok(Json(Node {
         name: state.name.clone(),
         version: VERSION.into(),
@@ -38,6 +38,7 @@ pub(super) async fn show(state: State) -> Reply<Node> {
         portals: state.portals.iter().map(ToString::to_string).collect(),
         // The uptime is zero if the clock was set back.
         uptime: state.started.elapsed().unwrap_or_default().as_secs(),
+        map_memory: MapMemory { used: memory.used.0, limit: memory.limit.0 },
         changes: changes.into_iter().map(shown).collect(),
         record,
         record_place,

@@ -13,6 +13,7 @@ use super::place::{Place, SLOT_BYTES};
 use super::root::{RUNS_MAX, Replay, Root, Run};
 use super::segment::Kind;
 use super::state::{self, DataSegment, MAP_ENTRY_BYTES, STATE_BYTES};
+use crate::canary::{Canary, makes};
 
 /// How many slots of the state are written at a time: 1 MiB.
 const PIECE_SLOTS: usize = (1 << 20) / SLOT_BYTES;
@@ -204,7 +205,8 @@ impl Running {
         let (elsewhere, there): (Vec<u32>, Vec<u32>) =
             candidates.partition(|segment| !self.segments.is_on_leaving_disk(*segment));
         let candidates = elsewhere.into_iter().chain(there);
-        candidates.take(wanted.min(left)).map(|segment| (segment, rt::random())).collect()
+        let generation = || if makes(Canary::GenerationKept) { 0 } else { rt::random() };
+        candidates.take(wanted.min(left)).map(|segment| (segment, generation())).collect()
     }
 
     /// A zone that the log can do without, unless the pool has just not taken one back. First those of a disk

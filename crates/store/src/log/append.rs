@@ -229,6 +229,7 @@ impl Running {
     fn open_for_hosts(&mut self, data: bool) -> bool {
         let is_from_reserve = !data && self.segments.ready.len() <= RESERVE;
         let opens = self.may_open_for_hosts(data) && self.open_next(Stream::Hosts);
+        assert!(!(opens && data) || self.segments.ready.len() >= RESERVE, "hosts' data takes the reserve");
         if opens {
             self.segments.hosts_from_reserve = is_from_reserve;
         }

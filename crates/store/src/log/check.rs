@@ -10,6 +10,7 @@ use super::leaf::{Era, LEAF_BLOCKS, Leaf, LeafKey, Spots};
 use super::merge::NOTHING;
 use super::place::{Place, Spot};
 use super::segment::Kind;
+use super::space::{ANNOUNCED_EXTRA, CONTROL_SEGMENTS};
 use super::{Held, Inner, Log, Phase, Running, Sweeping, Usage};
 use crate::slice::{Layout, Slice};
 
@@ -20,6 +21,10 @@ const RESTS_WITHIN: Duration = Duration::from_secs(30);
 const MERGES_WITHIN: Duration = Duration::from_secs(3 * 3600);
 /// How often to check.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Segments that a recovery scans at most, besides those that the replay bytes fill: those that are announced
+/// in addition, as many for what is written while a checkpoint is made, and one of each stream that was open
+/// when it began.
+const SCANNED_EXTRA: u64 = 2 * ANNOUNCED_EXTRA + 2;
 /// How often leaves are read at most: a merge may begin meanwhile, after which nothing is left to merge.
 const READS_MAX: usize = 3;
 
@@ -61,8 +66,9 @@ impl Log {
         }
     }
 
-    /// Checks I2, I3 and I9 of the design once the log is idle, and what can be seen then of I4 (what the
-    /// root needs is in use) and of I8 (leaves and tables). Reads leaves that are not in memory.
+    /// Checks I2, I3, I9 and I14 of the design once the log is idle, and what can be seen then of I4 (what
+    /// the root needs is in use), of I6 (there is a segment for whatever makes room) and of I8 (leaves and
+    /// tables). Reads leaves that are not in memory.
     pub(crate) async fn check(&self) {
         for _ in 0..READS_MAX {
             self.rest().await;
@@ -242,6 +248,17 @@ impl Inner {
         let staying = segments.zones.values().filter(|zone| !zone.leaving).count();
         assert_eq!(segments.total(), staying as u64 * u64::from(segments.zone_segments));
         assert!(seen.len() >= staying * segments.zone_segments as usize, "segments are lost");
+        // I6: UNMAP, the cleaner or a checkpoint finds a segment.
+        let stock = state.stock();
+        assert!(segments.total() == 0 || stock >= CONTROL_SEGMENTS as u64, "I6: the reserve is used up");
+        // I14: whenever the node is killed, a recovery scans no more than it may.
+        let replayed = segments.used.iter().filter(|(_, used)| used.kind == Kind::Data);
+        let replayed = replayed.filter(|(segment, _)| state.is_replayed(**segment));
+        let replayed: u64 =
+            replayed.map(|(_, used)| u64::from(segments.slots - u32::from(used.replay_from))).sum();
+        let scanned = replayed + segments.ready.len() as u64 * u64::from(segments.slots);
+        let most = state.replay_bytes().div_ceil(state.segment_bytes()) + SCANNED_EXTRA;
+        assert!(scanned <= most * u64::from(segments.slots), "I14: {scanned} slots, {most} segments");
         // I8: memory stays within its bounds.
         let tuning = self.handle.tuning;
         assert!(state.cache.held() as u64 <= self.handle.memory.limit().0);

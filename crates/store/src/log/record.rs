@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use base::{Buf, Chain, SharedBuf, crc32c};
 
 use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS, Size};
+use crate::canary::{Canary, makes};
 use crate::cursor::Cursor;
 
 const MAGIC: &[u8; 8] = b"URSALREC";
@@ -338,7 +339,9 @@ pub(crate) fn in_a_row(head: &Head, data: impl IntoIterator<Item = StoredRun>) -
         if size == Size::Whole {
             push_slots(&mut rest, &mut packed);
             layout.take(size, blocks.len() / SLOT_BYTES);
-            disguise(&mut blocks);
+            if !makes(Canary::DataAsHead) {
+                disguise(&mut blocks);
+            }
             rest.push(blocks);
             continue;
         }

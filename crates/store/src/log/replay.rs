@@ -284,14 +284,13 @@ impl Inner {
             if self.closing.get() {
                 return Err(CheckpointError::Closed.into());
             }
-            let loaded = start + window.len() / SLOT_BYTES;
-            // Read more, unless the longest record fits into what is loaded, or the segment has no more.
-            if slot + 1 + DATA_SLOTS_MAX > loaded && loaded < slots || slot >= loaded {
+            if slot >= start + window.len() / SLOT_BYTES {
                 start = slot;
                 let count = window_slots.min(slots - slot);
                 let place = Place::new(replay.segment, slot as u16);
                 window = self.read_slots(place, count).await?;
             }
+            let loaded = start + window.len() / SLOT_BYTES;
             let bytes = &mut window[(slot - start) * SLOT_BYTES..];
             let place = Place::new(replay.segment, slot as u16);
             let head = Head::decode(&bytes[..SLOT_BYTES]);
@@ -300,7 +299,13 @@ impl Inner {
                 slot += 1;
                 continue;
             };
-            slot += 1 + head.data_slots();
+            let end = slot + 1 + head.data_slots();
+            if end > loaded {
+                // Read the whole record, which fits into a window.
+                window = Buf::zeroed(0);
+                continue;
+            }
+            slot = end;
             findings.durable_below = findings.durable_below.max(head.durable_below);
             findings.newest_root = findings.newest_root.max(head.root);
             if head.sequence >= root.sequence {

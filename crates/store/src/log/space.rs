@@ -32,7 +32,7 @@ const PACKED_SLOTS: u32 = ENTRIES_MAX as u32 / SLOT_QUARTERS;
 const SURVIVOR_SEGMENTS: usize = 2;
 
 /// Announced segments for survivors and for requests without data only.
-const CONTROL_SEGMENTS: usize = 1;
+pub(super) const CONTROL_SEGMENTS: usize = 1;
 
 /// Announced segments that hosts' data never uses.
 pub(super) const RESERVE: usize = SURVIVOR_SEGMENTS + CONTROL_SEGMENTS;
@@ -514,7 +514,15 @@ impl Inner {
                 }
             }
             // The second merge covers all blocks that were overwritten before this began.
-            if merged == 2 || !self.state.borrow().may_merge_room(branch, quarters, percent) {
+            let may_merge = {
+                let state = self.state.borrow();
+                // Room may have been made while the pool was asked.
+                if state.fits(Some(branch), quarters, percent) {
+                    return Ok(());
+                }
+                merged < 2 && state.may_merge_room(branch, quarters, percent)
+            };
+            if !may_merge {
                 return Err(SliceError::Full);
             }
             merged += 1;

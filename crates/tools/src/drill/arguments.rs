@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::VolumeKind;
 use clap::{Args, ValueEnum};
-use cli::{Output, Table, size};
+use cli::{OnDisk, Output, Table, asked_kind_on_disk, size};
 use initiator::Policy;
 use terms::size::Size;
 
@@ -17,6 +17,7 @@ Examples:
   ursa drill crash-node
   ursa drill pause --node 2 --policy round-robin,queue-depth,service-time
   ursa drill crash-node --witness --cycles 200
+  ursa drill black-out --kind log
 A drill does not touch nodes that already run on this machine. It starts its own on free ports of 127.0.0.1,
 and stops them at the end.";
 
@@ -61,8 +62,11 @@ pub struct Drill {
     /// Use two nodes with copies, and a witness
     #[arg(long, conflicts_with = "nodes")]
     witness: bool,
+    /// Kind of the volume [default: thick; log for `rot` and `full`, which require it]
+    #[arg(long, value_enum)]
+    kind: Option<OnDisk>,
     /// Use a RAM volume
-    #[arg(long)]
+    #[arg(long, conflicts_with = "kind")]
     ram: bool,
     /// Run without the processes that report a node's death: the others wait for its leases, as after the
     /// loss of a machine
@@ -126,10 +130,11 @@ impl Drill {
             false => (self.nodes.unwrap_or(3), 0, false),
         };
         let (copies, others, witness) = own.unwrap_or(chosen);
-        let kind = match (self.ram, self.scenario.needs_log()) {
-            (true, _) => VolumeKind::Ram,
-            (false, true) => VolumeKind::Log,
-            (false, false) => VolumeKind::Thick,
+        let kind = match self.kind {
+            Some(kind) => asked_kind_on_disk(kind),
+            None if self.ram => VolumeKind::Ram,
+            None if self.scenario.needs_log() => VolumeKind::Log,
+            None => VolumeKind::Thick,
         };
         let stall = self.stall_max.map(|millis| Duration::from_millis(millis.into()));
         let stall = stall.or(self.scenario.stall_max());
@@ -168,6 +173,7 @@ impl Demo {
             scenario: Scenario::CrashNode,
             nodes: None,
             witness: self.witness,
+            kind: None,
             ram: false,
             no_watcher: false,
             dir: None,
@@ -330,7 +336,8 @@ mod tests {
             cycle("queue-depth", 7, true),
             cycle("round-robin", 3, false),
         ];
-        let record = Record { scenario: Scenario::CrashNode, cycles, passed: false, kept: None };
+        let (scenario, kind) = (Scenario::CrashNode, VolumeKind::default());
+        let record = Record { scenario, kind, cycles, passed: false, kept: None };
         assert_eq!(
             summary(&record),
             "

@@ -80,6 +80,8 @@ impl Shape {
         match self.kind.is_durable() {
             false => ROOM,
             true if self.small_pools => whole_mebibytes(self.size / 2),
+            // Logs are full long before their pool has no space left, and the load overwrites the volume.
+            true if self.kind.is_thin() => self.size + self.size / 2 + ROOM,
             true => self.size + ROOM,
         }
     }

@@ -23,7 +23,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::{ClientError, Verification};
+use api::{ClientError, Verification, VolumeKind};
 use base::Instant;
 use initiator::Policy;
 use initiator::load::{LoadError, Report, Stall};
@@ -90,7 +90,7 @@ pub enum DrillError {
     InMemory(Scenario),
     #[error("{0} has a fixed set of nodes; omit --nodes, --node and --witness")]
     OwnCluster(Scenario),
-    #[error("{0} uses a log volume; omit --ram")]
+    #[error("{0} uses a log volume; omit --ram and --kind thick")]
     NeedsLog(Scenario),
     #[error("{0} has one cycle; omit --cycles, and name one --policy")]
     Once(Scenario),
@@ -135,6 +135,8 @@ pub struct Plan {
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
     pub scenario: Scenario,
+    /// Kind of the volume.
+    pub kind: VolumeKind,
     pub cycles: Vec<Cycle>,
     pub passed: bool,
     /// The directory with the nodes' logs, if the drill failed.
@@ -209,7 +211,7 @@ impl Plan {
         }
         let passed = cycles.iter().all(Cycle::passed);
         let kept = (!passed).then(|| fleet.keep().to_owned());
-        Ok(Record { scenario: self.scenario, cycles, passed, kept })
+        Ok(Record { scenario: self.scenario, kind: self.shape.kind, cycles, passed, kept })
     }
 
     fn cycle(

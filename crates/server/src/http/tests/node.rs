@@ -17,6 +17,7 @@ fn a_node_describes_itself_until_it_stops() {
         json!({
             "name": "test", "version": version, "cores": 2, "portals": [portal], "uptime": null, "changes": [],
             "record_place": "nodes",
+            "map_memory": {"used": 0, "limit": 1 << 30},
             "read_confirm": {"setting": "auto", "on": false},
         })
     );

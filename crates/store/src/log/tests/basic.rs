@@ -295,3 +295,44 @@ fn a_guest_may_write_records() {
         assert_eq!(slice.read(ByteOffset(2 * BLOCK), ByteLen(3 * BLOCK)).await.unwrap().to_vec(), several);
     });
 }
+
+/// A recovery looks for records in windows of 1 MiB.
+///
+/// Once, each window began where the longest record might not have fitted into the last one: of short
+/// records, it read nearly three times as much as it scanned.
+#[test]
+fn a_recovery_reads_once_what_it_scans() {
+    /// Each has four windows.
+    const SEGMENT: ByteLen = ByteLen(4 << 20);
+    /// Roots and the state of the map.
+    const OTHER_READS: u32 = 12;
+    let world = World::new(1);
+    let node = world.add_node("node", 1, |_| std::future::pending());
+    world.put_disk(node, path(0), DiskImage::new(96 << 20, 512));
+    let (pool, disks, id, slice) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        pool.set_log_tuning(LogTuning { segment: Some(SEGMENT), ..tuning() });
+        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        for number in 1..10 {
+            write(&slice, number, number, Durability::Durable).await.unwrap();
+        }
+        idle(&slice).await;
+        (pool, disks, id, slice)
+    });
+    read_slowly(&world, node);
+    world.block_on(node, CORE, move || async move {
+        // Those that are announced, and the one with the records.
+        let scanned = log_of(&slice).inner.state.borrow().segments.ready.len() as u32 + 1;
+        assert!(scanned > 5, "{scanned} segments");
+        drop(slice);
+        pool.logs_ended().await;
+        let began = rt::now();
+        let slice = slices(&pool, &disks, id).remove(0);
+        slice.ready().await.unwrap();
+        let took = rt::now() - began;
+        assert!(took < STEP * (4 * scanned + OTHER_READS), "{took:?} for {scanned} segments");
+        assert_eq!(read(&slice, 9).await, Ok(9));
+    });
+}

@@ -49,6 +49,46 @@ fn a_full_log_reads_unmaps_and_writes_again() {
     }
 }
 
+/// A write that finds no room asks the pool for a zone.
+///
+/// If the pool had none, the write failed, although room had been made meanwhile.
+#[test]
+fn a_write_is_not_refused_if_room_was_made_while_the_pool_was_asked() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 8 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (pool, _disks, id, slice) = one_slice(4 << 20).await;
+        write(&slice, 1, 1, Durability::Durable).await.unwrap();
+        idle(&slice).await;
+        // Less than a zone is left.
+        let rest = pool.usage().free.0 - (512 << 10);
+        let filler = VolumeSpec { kind: VolumeKind::Thick, ..spec("filler", rest, 1) };
+        pool.create_volume(filler).await.unwrap();
+        let inner = Rc::clone(&log_of(&slice).inner);
+        inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        // As though writes under way took all the room.
+        let room = inner.state.borrow().may_be_live();
+        inner.state.borrow_mut().append.expected += room;
+        inner.handle.lender.note_freed();
+        let host = Rc::clone(&slice);
+        let written = rt::spawn(async move { write(&host, 2, 2, Durability::Durable).await });
+        let log = Rc::clone(&inner);
+        let ended = rt::spawn(async move {
+            while !log.state.borrow().asking {
+                rt::sleep(Duration::from_micros(1)).await;
+            }
+            log.state.borrow_mut().append.expected -= room;
+        });
+        // The pool makes one change at a time, so that the write's request waits for this one.
+        pool.set_compression(id, Compression::Lz4).await.unwrap();
+        ended.await;
+        assert_eq!(written.await, Ok(()));
+        assert_eq!(read(&slice, 2).await, Ok(2));
+        check(&slice).await;
+    });
+}
+
 /// Most of a volume is overwritten again and again, and the cleaner makes room for all of it.
 #[test]
 fn overwriting_never_runs_out_of_space() {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use base::Rng;
 use rt::sim::DiskFaults;
 
-use super::super::leaf::LEAF_GRAIN;
+use super::super::leaf::{LEAF_GRAIN, encode};
 use super::super::place::Place;
 use super::*;
+use crate::canary::{Canary, make};
 use crate::error::{BadBlock, ReadFailure};
 
 /// Blocks of the first leaf, which becomes unreadable.
@@ -194,6 +195,56 @@ fn blocks_by_which_a_slice_grows_are_not_lost() {
             }
         }
     });
+}
+
+/// A write of a leaf that never reached the disk leaves there what an earlier use of the segment has written:
+/// perhaps the same leaf, intact, as it was then.
+#[test]
+fn a_leaf_that_an_earlier_use_of_its_segment_has_left_does_not_count() {
+    const OLD: u64 = 2;
+    const NEW: u64 = 5;
+    let world = World::new(1);
+    let node = machine(&world, 1, 8 << 20, 1);
+    let (id, at, left) = world.block_on(node, CORE, || async {
+        let (pool, disks, id, slice) = one_slice(4 << 20).await;
+        let log = log_of(&slice);
+        write(&slice, 1, OLD, Durability::Durable).await.unwrap();
+        log.inner.merge_all().await.unwrap();
+        let key = *log.inner.state.borrow().leaves.first_key_value().unwrap().0;
+        let old = log.inner.leaf(key).await.unwrap().unwrap().spots();
+        write(&slice, 1, NEW, Durability::Durable).await.unwrap();
+        log.inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        let segment = log.inner.state.borrow().leaves[&key].segment;
+        let generation = log.inner.state.borrow().segments.used[&segment].generation;
+        let left = encode(key, !generation, &old).unwrap();
+        let at = first_leaf(&slice).start;
+        drop((log, slice, disks));
+        pool.logs_ended().await;
+        (id, at, left)
+    });
+    let mut image = world.disk_image(node, path(0));
+    image.write(at, &left);
+    for counts in [false, true] {
+        make(counts.then_some(Canary::LeafOfEarlierUse));
+        let found = first_block_of(image.clone(), id);
+        make(None);
+        assert_eq!(found.ok(), counts.then_some(OLD));
+    }
+}
+
+/// What block 1 reads as when the log on this disk is opened.
+pub(super) fn first_block_of(image: DiskImage, id: VolumeId) -> Result<u64, SliceError> {
+    let world = World::new(1);
+    let node = world.add_node("node", 1, |_| std::future::pending());
+    world.put_disk(node, path(0), image);
+    world.block_on(node, CORE, move || async move {
+        let pool = open(1).await;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        slice.ready().await.unwrap();
+        read(&slice, 1).await
+    })
 }
 
 /// A merge would lose what the leaf says for good, so it reads the leaf again first.

@@ -31,6 +31,8 @@ mod crash;
 mod deleted;
 mod diff;
 mod figures;
+mod flips;
+mod forged;
 mod full;
 mod leaving;
 mod lost_leaf;
