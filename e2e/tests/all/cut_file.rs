@@ -80,7 +80,7 @@ fn names_what_was_unreadable(node: &Node) {
 
 /// What a disk cannot read is no difference between copies: a copy out of sync is not compared.
 ///
-/// That a verify names the disk under a copy in sync: `node/tests/copies/verifying.rs`.
+/// `node/tests/copies/verifying.rs` shows what a verify reports about the disk of a copy in sync.
 fn verify_compares_what_is_in_sync(node: &Node) {
     let told = node.ursa(&["volume", "verify", "db", "-o", "json"]).stdout;
     let found: Value = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));

@@ -157,8 +157,8 @@ fn silent_connections_keep_nobody_from_logging_in() {
         assert!(host.read(0, 8, 4096).is_ok());
         took
     };
-    // A node closes a connection whose login takes 15 seconds; hosts must not wait for that. On a busy machine
-    // any login may take long, so the fastest counts.
+    // A node closes a connection whose login takes 15 seconds; hosts must not wait for that. On a busy
+    // machine any login may take longer, so the fastest counts.
     assert!((0..3).any(|_| log_in() < Duration::from_secs(8)), "hosts wait for silent connections");
     assert!(!told(&node, "logins_crowded", 1).is_empty());
 }

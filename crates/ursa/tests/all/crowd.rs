@@ -64,9 +64,9 @@ fn log_in(node: &Node, volume: usize, isid: u32) -> usize {
 /// Creating the thousandth volume costs little more than creating the first, and limits hold with all of
 /// them.
 ///
-/// The API lists them with 200 ms of CPU time; a login takes less than a second, for a target with one of them or two
-/// hundred; an idle node uses almost no CPU time. All times are printed (`--nocapture`), and are far below
-/// the limits.
+/// The API lists them with 200 ms of CPU time; a login takes less than a second, for a target with one of
+/// them or two hundred; an idle node uses almost no CPU time. All times are printed (`--nocapture`), and are
+/// far below the limits.
 #[test]
 fn a_thousand_volumes() {
     let node = Node::start(&[]);
