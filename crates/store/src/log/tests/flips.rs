@@ -54,7 +54,8 @@ impl Host {
             write(&self.slice, at, number, durability).await.unwrap();
             self.written.insert(at, number);
         }
-        for at in &own {
+        // Twice, since a leaf that has rotted on the disk may still be in memory the first time.
+        for at in own.iter().chain(&own) {
             self.read(*at).await;
         }
         let before = self.shared.bad.get();
