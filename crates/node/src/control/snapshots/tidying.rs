@@ -187,13 +187,7 @@ impl Control {
 
     /// Whether nobody takes a snapshot any more that the record has as being taken, or completes a restore.
     fn is_abandoned(&self, reconciler: &Reconciler, entry: &SnapshotEntry) -> bool {
-        let node = NodeId(entry.node);
-        if node == reconciler.me() {
-            return entry.incarnation != reconciler.incarnation().0
-                || !self.snapshots.taking.has(&entry.number);
-        }
-        let life = reconciler.get::<NodeEntry>(&node_key(node)).map(|(node, _)| node.incarnation);
-        life != Some(entry.incarnation) || !reconciler.hears(node)
+        is_lost(reconciler, entry.node, entry.incarnation, || self.snapshots.taking.has(&entry.number))
     }
 
     /// The volumes of which this node's copy may have a deleted snapshot.
@@ -242,6 +236,22 @@ impl Control {
         }
         true
     }
+}
+
+/// Whether what a life of a node has begun is not continued any more. `is_busy`: whether this node continues
+/// it, if it is this life.
+pub(super) fn is_lost(
+    reconciler: &Reconciler,
+    node: u16,
+    incarnation: u64,
+    is_busy: impl Fn() -> bool,
+) -> bool {
+    let node = NodeId(node);
+    if node == reconciler.me() {
+        return incarnation != reconciler.incarnation().0 || !is_busy();
+    }
+    let life = reconciler.get::<NodeEntry>(&node_key(node)).map(|(node, _)| node.incarnation);
+    life != Some(incarnation) || !reconciler.hears(node)
 }
 
 /// Whether a copy is no longer one of its volume: what it had goes with it.
