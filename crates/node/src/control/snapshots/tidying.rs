@@ -204,15 +204,24 @@ impl Control {
     }
 
     /// Deletes snapshots of this node's copy of a volume, and confirms that. If its copy is not open, or a
-    /// disk does not respond, that waits.
+    /// disk does not respond, that waits. So does one through which a clone is read that is still in the
+    /// pool, and only that.
     async fn delete_snapshots_here(&self, reconciler: &Reconciler, id: VolumeId, numbers: &[u32]) {
         let cluster = reconciler.cluster();
-        if !delete_in_pool(id, numbers.iter().map(|number| pool_number(cluster, *number)).collect()).await {
-            return;
+        let all = numbers.iter().map(|number| pool_number(cluster, *number)).collect();
+        let mut gone = Vec::new();
+        if delete_in_pool(id, all).await {
+            gone.extend_from_slice(numbers);
+        } else if numbers.len() > 1 {
+            for number in numbers {
+                if delete_in_pool(id, [pool_number(cluster, *number)].into()).await {
+                    gone.push(*number);
+                }
+            }
         }
         let (me, volume) = (reconciler.me().0, id.to_string());
-        for number in numbers {
-            let Some((entry, _)) = super::numbered(reconciler, *number) else { continue };
+        for number in gone {
+            let Some((entry, _)) = super::numbered(reconciler, number) else { continue };
             self.confirm_gone(&entry, |of, copy| of.id == volume && copy.node == me).await;
         }
     }
