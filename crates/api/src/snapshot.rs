@@ -155,8 +155,8 @@ pub struct SnapshotClone {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     pub count: Option<u16>,
-    /// Number of copies, on nodes whose copies have the snapshot. If `copies` and `nodes` are both absent: one
-    /// on each of these nodes.
+    /// Number of copies, on nodes whose copies have the snapshot. If `copies` and `nodes` are both absent:
+    /// one on each of these nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 4)]
     pub copies: Option<u8>,

@@ -629,7 +629,7 @@ mod tests {
         let of = CloneOf { volume: "image".into(), volume_id: "1".into(), snapshot: "golden".into() };
         let (db, vm) = (samples::volume("db", Vec::new()), samples::volume("vm-1", Vec::new()));
         let vm = Volume { clone_of: Some(of), ..vm };
-        assert!(!table(&[db.clone()]).contains("CLONE OF"));
+        assert!(!table(std::slice::from_ref(&db)).contains("CLONE OF"));
         let text = table(&[db, vm.clone()]);
         assert!(text.contains("CLONE OF") && text.contains("image@golden"), "{text}");
         let line = one(&vm).lines().find(|line| line.starts_with("Clone of")).map(str::to_owned);

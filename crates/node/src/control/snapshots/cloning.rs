@@ -1,8 +1,8 @@
 //! Creating clones of snapshots: the node that coordinates, the copies on each node, and what any node does
 //! about clones whose coordinator is lost.
 //!
-//! What must never happen: a pool keeps a clone that nobody knows, and with it the snapshot; or the record has
-//! a clone of which a copy was not created. The steps: `docs/why/snapshots.md`, *Clones*.
+//! What must never happen: a pool keeps a clone that nobody knows, and with it the snapshot; or the record
+//! has a clone of which a copy was not created. The steps: `docs/why/snapshots.md`, *Clones*.
 
 use std::rc::Rc;
 use std::time::Duration;

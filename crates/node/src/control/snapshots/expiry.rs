@@ -79,8 +79,10 @@ impl Control {
         }
         let mut all: Vec<Aging> = reconciler.list(SNAPSHOTS);
         // They cannot be deleted, and are not forgotten: somebody uses them.
-        let cloned = Clones::now(reconciler).snapshots(reconciler.cluster());
-        all.retain(|one| !cloned.contains(&one.number));
+        if !all.is_empty() {
+            let cloned = Clones::now(reconciler).snapshots(reconciler.cluster());
+            all.retain(|one| !cloned.contains(&one.number));
+        }
         let schedules: Vec<ScheduleEntry> = reconciler.list(SNAPSHOT_SCHEDULES);
         let Ages { expired, old, next } = ages(&all, &schedules, now);
         let quiet = Quiet { known, from: now, until: next };

@@ -251,7 +251,8 @@ async fn delete_expired(reconciler: &Reconciler, schedule: &ScheduleEntry) {
 }
 
 /// Deletes a snapshot in a transaction, if `is_wanted` says so of its entry, and if it can be deleted: not if
-/// it is on hold, has clones, or volumes are being restored to it. Returns its name if this call has deleted it.
+/// it is on hold, has clones, or volumes are being restored to it. Returns its name if this call has deleted
+/// it.
 ///
 /// # Errors
 /// The record does not respond.

@@ -1,5 +1,5 @@
-//! Clones: volumes that begin as a snapshot on all copies that have it, and then differ from it; what they keep
-//! from being deleted; and nothing is left of them if their node is lost.
+//! Clones: volumes that begin as a snapshot on all copies that have it, and then differ from it; what they
+//! keep from being deleted; and nothing is left of them if their node is lost.
 
 use std::ops::Range;
 
@@ -102,8 +102,12 @@ impl Cluster {
     }
 
     fn restart_all(&self) {
-        self.servers.iter().for_each(|server| self.world.crash(*server));
-        (0..self.servers.len()).for_each(|index| drop(self.begin_start(index)));
+        for server in &self.servers {
+            self.world.crash(*server);
+        }
+        for index in 0..self.servers.len() {
+            drop(self.begin_start(index));
+        }
         self.world.run_for(Duration::from_secs(5));
         self.wait_until_all_serve();
         self.wait_until_in_sync(0, 2);
@@ -241,8 +245,8 @@ fn a_clone_that_is_converted_is_none_any_more() {
     assert_eq!(cluster.of_clone(1, BLOCKS), [1; 8]);
 }
 
-/// Creates clones, and crashes a node at some moment: afterwards all of them exist, or none, in the record and
-/// in pools.
+/// Creates clones, and crashes a node at some moment: afterwards all of them exist, or none, in the record
+/// and in pools.
 fn crash_while_cloning(seed: u64) {
     let mut rng = Rng::new(seed);
     let cluster = Cluster::with_snapshot(seed, 2);
@@ -296,7 +300,7 @@ fn a_crash_leaves_all_clones_or_none() {
     each_seed(24, crash_while_cloning);
 }
 
-/// The clones of a node that is lost are given up by another one, whether or not their copies were created.
+/// Another node abandons the clones of a node that is lost, whether or not their copies were created.
 #[test]
 fn clones_of_a_lost_node_are_given_up() {
     let cluster = Cluster::with_snapshot(1, 2);
