@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::ByteLen;
+use base::{ByteLen, Instant};
 use replica::NodeId;
 use store::{CloneOf, CloneSpec, Pool, STRIPE_UNIT, SpacePolicy, StoreError, VolumeSpec};
 
@@ -39,6 +39,13 @@ pub const CLONES_MAX: u16 = 1000;
 
 /// How long a request for clones waits. The HTTP interface gives up after two minutes; then it continues.
 const CLONES_DEADLINE: Duration = Duration::from_secs(110);
+
+/// How long a node's slices may take to hold a snapshot: a log may have to be recovered first. The node that
+/// asked waits for 30 seconds.
+const HELD_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long a request that failed waits until all nodes have deleted what they had created.
+const LEFT_WITHIN: Duration = Duration::from_secs(3);
 
 /// Clones to be created.
 #[derive(Clone, Debug)]
@@ -204,10 +211,13 @@ impl Control {
         };
         let Err(error) = recorded else { return Ok(ids) };
         // If the record did not answer, they may have been created all the same.
-        match undo(reconciler, &new).await {
-            true => Ok(ids),
-            false => Err(error),
+        if undo(reconciler, &new).await {
+            return Ok(ids);
         }
+        // The caller may use the names again at once. A node that is down deletes its copies later.
+        let are_gone = || !ids.iter().any(|id| reconciler.is_deleted(*id));
+        reconciler.until(LEFT_WITHIN, are_gone).await;
+        Err(error)
     }
 
     /// Writes to the record which clones are about to be created. They are this node's as long as the second
@@ -325,6 +335,11 @@ impl Control {
             let volume = volume_entry(reconciler, &origin.volume).map(|(volume, _)| volume.name);
             not_cloned(volume.as_ref().unwrap_or(&origin.volume), None, obstacle)
         };
+        // If its pool was set back, it may have another snapshot under this number.
+        let copy_there = pool.volume(volume).and_then(|info| info.copy);
+        if copy_there.is_some_and(|copy| copy.state.is_untrusted()) {
+            return Err(refused(SnapshotObstacle::NotServed));
+        }
         let held = self.hold_snapshot(of).await.map_err(refused)?;
         let created = pool.create_clone(CloneSpec { of, name, created, id, copy, space, compression }).await;
         let_go(held).await;
@@ -343,13 +358,16 @@ impl Control {
     async fn hold_snapshot(&self, of: CloneOf) -> Result<u64, SnapshotObstacle> {
         let number = self.snapshots.last_held.get() + 1;
         self.snapshots.last_held.set(number);
-        for held in on_all_cores(move || async move { hold_on_core(of, number).await }).await {
-            if let Err(obstacle) = held {
-                let_go(number).await;
-                return Err(obstacle);
-            }
-        }
-        Ok(number)
+        let until = rt::now() + HELD_WITHIN;
+        let held = on_all_cores(move || async move { hold_on_core(of, number, until).await }).await;
+        let refused = match held.into_iter().sum::<Result<usize, SnapshotObstacle>>() {
+            // Fewer if a slice could not be opened.
+            Ok(slices) if slices == self.slices_of_copy(of.volume) => return Ok(number),
+            Ok(_) => SnapshotObstacle::NotServed,
+            Err(obstacle) => obstacle,
+        };
+        let_go(number).await;
+        Err(refused)
     }
 
     /// Gives up clones whose node does not create them any more, in a task of its own: the record may not
@@ -560,8 +578,8 @@ async fn undo(reconciler: &Reconciler, new: &NewClones) -> bool {
     false
 }
 
-/// Holds a snapshot on this core's slices of a volume.
-async fn hold_on_core(of: CloneOf, number: u64) -> Result<(), SnapshotObstacle> {
+/// Holds a snapshot on this core's slices of a volume; returns their number.
+async fn hold_on_core(of: CloneOf, number: u64, until: Instant) -> Result<usize, SnapshotObstacle> {
     let shard = Shard::current();
     let volume = shard.volume(of.volume).ok_or(SnapshotObstacle::NotServed)?;
     let mut held = Vec::new();
@@ -570,10 +588,12 @@ async fn hold_on_core(of: CloneOf, number: u64) -> Result<(), SnapshotObstacle> 
         if slice.len().0 == 0 {
             return Err(SnapshotObstacle::TooSmall);
         }
-        held.push(slice.layout().hold_snapshot(of.snapshot).await?);
+        let snapshot = rt::timeout_at(until, slice.layout().hold_snapshot(of.snapshot)).await;
+        held.push(snapshot.map_err(|_late| SnapshotObstacle::Slow)??);
     }
+    let slices = held.len();
     shard.keep_held(number, held);
-    Ok(())
+    Ok(slices)
 }
 
 /// Lets a snapshot go that this node has held.
