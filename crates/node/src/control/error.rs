@@ -235,7 +235,7 @@ pub enum ControlError {
     #[error("volume {clone:?} is a clone of a snapshot of volume {volume:?}")]
     HasClones { volume: String, clone: String },
     #[error(
-        "the copy of volume {clone:?} on node {node} is read through a snapshot in the copy of volume {volume:?} there: delete that volume, or first remove or move its copy (`ursa volume copy remove {clone} --on {node}`)"
+        "the copy of volume {clone:?} on node {node} is read through a snapshot in the copy of volume {volume:?} there: delete the clone, or first remove or move its copy (`ursa volume copy remove {clone} --on {node}`)"
     )]
     ReadByClone { volume: String, node: u16, clone: String },
     #[error("snapshot {0:?} is on hold")]

@@ -300,7 +300,7 @@ fn a_crash_leaves_all_clones_or_none() {
     each_seed(24, crash_while_cloning);
 }
 
-/// Another node abandons the clones of a node that is lost, whether or not their copies were created.
+/// Any node gives up the clones of a life that is over.
 #[test]
 fn clones_of_a_lost_node_are_given_up() {
     let cluster = Cluster::with_snapshot(1, 2);
