@@ -8,12 +8,14 @@ import { describe, expect, it } from 'vitest'
 
 const NO_RESTORE = 'not yet: `ursa snapshot restore` does it (docs/use/snapshots.md)'
 
+const NO_CLONES = 'not yet: `ursa snapshot clone` does it (docs/use/snapshots.md)'
 const NO_EXPIRY = 'not yet: `ursa snapshot change` does it (docs/use/snapshots.md)'
 const NO_DIFF = 'not yet: `ursa snapshot diff` does it (docs/use/snapshots.md)'
 const NO_SCHEDULES = 'not yet: `ursa snapshot schedule` does it (docs/use/snapshots.md)'
 
 const NOT_IN_THE_CONSOLE: Record<string, string> = {
   change_snapshot_schedule: NO_SCHEDULES,
+  clone_snapshot: NO_CLONES,
   create_snapshot_schedule: NO_SCHEDULES,
   delete_snapshot_schedule: NO_SCHEDULES,
   list_snapshot_schedules: NO_SCHEDULES,
@@ -114,6 +116,8 @@ const NOT_SHOWN: Record<string, string> = {
   'Events gap': 'for `after`, which the console never sends',
   'HistorySeries unit': 'each chart knows its unit',
   'Pool extent': 'nodes round to it',
+  'SnapshotCloned clones': NO_CLONES,
+  'SnapshotCloned took_us': NO_CLONES,
   'SnapshotDiff ranges': NO_DIFF,
   'Snapshot schedule': NO_SCHEDULES,
   'SnapshotSchedule daily': NO_SCHEDULES,
@@ -124,6 +128,7 @@ const NOT_SHOWN: Record<string, string> = {
   'SnapshotSchedule monthly': NO_SCHEDULES,
   'SnapshotSchedule weekly': NO_SCHEDULES,
   'Volume checksums': SELDOM_CHOSEN,
+  'Volume clone_of': NO_CLONES,
   'Volume compression': SELDOM_CHOSEN,
   'Volume compression_ratio_percent': '`ursa volume list` shows it',
   'Volume when_full': SELDOM_CHOSEN,

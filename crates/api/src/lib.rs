@@ -71,9 +71,9 @@ pub use self::session::Session;
 pub use self::severity::Severity;
 pub use self::since::Since;
 pub use self::snapshot::{
-    ChangedRange, SNAPSHOT_READ_BYTES_MAX, Snapshot, SnapshotChange, SnapshotCopy, SnapshotCopyState,
-    SnapshotCreate, SnapshotDataQuery, SnapshotDiff, SnapshotDiffQuery, SnapshotRestore, SnapshotRestored,
-    SnapshotState, SnapshotVolume,
+    ChangedRange, ClonedVolume, SNAPSHOT_READ_BYTES_MAX, Snapshot, SnapshotChange, SnapshotClone,
+    SnapshotCloned, SnapshotCopy, SnapshotCopyState, SnapshotCreate, SnapshotDataQuery, SnapshotDiff,
+    SnapshotDiffQuery, SnapshotRestore, SnapshotRestored, SnapshotState, SnapshotVolume,
 };
 pub use self::snapshot_schedule::{SnapshotSchedule, SnapshotScheduleChange, SnapshotScheduleCreate};
 pub use self::split_brain::{
@@ -81,9 +81,9 @@ pub use self::split_brain::{
 };
 pub use self::target::{MapCreate, Target, TargetChange, TargetCreate, TargetMap};
 pub use self::volume::{
-    Comparison, Compression, CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome, SyncRestraint,
-    Verification, VerificationState, Volume, VolumeChange, VolumeConvert, VolumeCopy, VolumeCreate,
-    VolumeHealth, VolumeKind, VolumeMap, WhenFull,
+    CloneOf, Comparison, Compression, CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome,
+    SyncRestraint, Verification, VerificationState, Volume, VolumeChange, VolumeConvert, VolumeCopy,
+    VolumeCreate, VolumeHealth, VolumeKind, VolumeMap, WhenFull,
 };
 
 use std::fmt;

@@ -141,6 +141,55 @@ pub struct SnapshotRestored {
     pub pause_us: u64,
 }
 
+/// Clones of a snapshot to be created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotClone {
+    /// Name of the clone, as of any volume. With `count`, they are called `NAME-1`, `NAME-2`, ….
+    #[schema(example = "test")]
+    pub name: String,
+    /// The volume to clone, by name or ID. Absent: the only one that the snapshot has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// How many clones. Absent: one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1000)]
+    pub count: Option<u16>,
+    /// Number of copies, on nodes whose copies have the snapshot. If `copies` and `nodes` are both absent:
+    /// one on each of these nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 4)]
+    pub copies: Option<u8>,
+    /// Numbers of the nodes that get a copy; not together with `copies`. Their copies must have the snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<u16>>,
+}
+
+/// Clones that were created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotCloned {
+    /// Name of the snapshot.
+    pub snapshot: String,
+    /// Name of the volume that was cloned.
+    pub volume: String,
+    /// The clones.
+    pub clones: Vec<ClonedVolume>,
+    /// How long it took, in microseconds.
+    pub took_us: u64,
+    /// Bytes that their blocks take in the pool of the queried node. Absent: it has no copies of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
+}
+
+/// A clone that was created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClonedVolume {
+    /// Volume name.
+    pub name: String,
+    /// Volume ID.
+    pub id: String,
+}
+
 /// A page of what differs between two snapshots of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotDiff {

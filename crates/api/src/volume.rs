@@ -50,6 +50,9 @@ pub struct Volume {
     pub compression_ratio_percent: Option<u64>,
     /// Creation time, in seconds since 1970.
     pub created: u64,
+    /// What it is a clone of, as long as it shares blocks with that volume; absent: it is not a clone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clone_of: Option<CloneOf>,
     /// NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts.
     pub naa: String,
     /// Its LUN maps.
@@ -88,6 +91,17 @@ pub struct Volume {
     /// Last and next scrub of the queried node's copy. Absent for RAM volumes, and if the node has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<VolumeScrub>,
+}
+
+/// The snapshot of which a volume is a clone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CloneOf {
+    /// Name of the other volume; its ID if the cluster does not have it.
+    pub volume: String,
+    /// ID of the other volume.
+    pub volume_id: String,
+    /// Name of the snapshot; the number by which pools know it if the cluster does not have it.
+    pub snapshot: String,
 }
 
 /// Health of a volume: the first of these that holds, from the worst.

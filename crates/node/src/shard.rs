@@ -15,7 +15,7 @@ use proto::scsi::{ItNexus, LuState};
 use rt::sync::{Notify, Semaphore, oneshot};
 use rt::{CoreId, Task};
 use slab::Slab;
-use store::{CoreDisks, PoolId};
+use store::{CoreDisks, HeldSnapshot, PoolId};
 
 use crate::attach::access::{Access, Concerned};
 use crate::attach::port_numbers::NodeNumber;
@@ -66,6 +66,8 @@ pub struct Shard {
     /// Ranges of this core's slices that commands of other cores have taken, until those cores release them.
     /// They stay here even if the volume is closed meanwhile.
     taken: RefCell<Slab<TakenRange>>,
+    /// Snapshots of this core's slices of which clones are being created, by a number of core 0's.
+    held: RefCell<BTreeMap<u64, Vec<HeldSnapshot>>>,
     /// On the home core: one change per unit at a time.
     turns: RefCell<BTreeMap<VolumeId, Rc<Semaphore>>>,
     /// The node is about to stop and refuses logins.
@@ -105,6 +107,7 @@ impl Shard {
             access: RefCell::default(),
             sessions: RefCell::default(),
             taken: RefCell::default(),
+            held: RefCell::default(),
             turns: RefCell::default(),
             draining: Cell::new(false),
             disks: RefCell::default(),
@@ -374,6 +377,17 @@ impl Shard {
     /// Removes an entry of [`Shard::keep_taken`].
     pub fn give_back(&self, entry: usize) -> Option<TakenRange> {
         self.taken.borrow_mut().try_remove(entry)
+    }
+
+    /// Holds snapshots of this core's slices until [`Shard::let_go`] is called with this number.
+    pub fn keep_held(&self, number: u64, held: Vec<HeldSnapshot>) {
+        self.held.borrow_mut().insert(number, held);
+    }
+
+    /// Lets snapshots go that are held under this number.
+    pub fn let_go(&self, number: u64) {
+        let held = self.held.borrow_mut().remove(&number);
+        drop(held);
     }
 
     /// Notes volumes whose pool is about to be reopened.

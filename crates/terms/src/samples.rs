@@ -20,6 +20,7 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         checksums: Some(false),
         compression_ratio_percent: None,
         created: 0,
+        clone_of: None,
         naa: "6".into(),
         maps: Vec::new(),
         problem: None,

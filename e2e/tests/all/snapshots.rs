@@ -5,12 +5,13 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use e2e::Node;
 use e2e::pattern::{self, SECTOR};
+use e2e::raw::{Raw, in_spite_of_attentions};
+use e2e::{Export, Node};
 
-use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
+use crate::cluster::{TARGET, cluster_of_three, ready, wait, wait_until_in_sync};
 use crate::first_copy::{written_after, written_while};
-use crate::set_back::{BLOCKS, expect, put};
+use crate::set_back::{BLOCKS, expect, expect_blocks, put};
 
 /// Until a node that returns has deleted what was deleted meanwhile, on a slow and busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -183,4 +184,99 @@ fn snapshots_are_exported_and_imported_while_a_host_writes() {
     assert!(again.contains("already"), "{again}");
     import(&[&whole], &path("third")).expect_ok();
     assert!(read(&path("third")) == read(&image), "what was continued makes the same");
+}
+
+/// A session with the clone, which is LUN 1.
+fn session_with_clone(node: &Node) -> Raw {
+    ready(&Export { portals: node.portals().to_vec(), target: TARGET.to_owned(), lun: 1, chap: None })
+}
+
+/// The numbers that the host's blocks have in the clone.
+fn numbers_in_clone(node: &Node) -> Vec<u64> {
+    let mut raw = session_with_clone(node);
+    let number = |block: u64| {
+        let read = in_spite_of_attentions(|| raw.read(block * 8, 8, 8 * SECTOR));
+        let data = read.unwrap_or_else(|error| panic!("block {block}: {error}"));
+        pattern::stamp(&data[..SECTOR], 1, block * 8).expect("a block of the host")
+    };
+    BLOCKS.map(number).collect()
+}
+
+/// A clone is created through a node without a copy while a host writes. It equals the snapshot, and neither
+/// volume shows what is written to the other one, whatever is killed.
+#[test]
+fn clones_are_created_while_a_host_writes_and_survive_kills() {
+    let mut nodes = cluster_of_three();
+    let create =
+        ["volume", "create", "demo", "--size", "64M", "--kind", "log", "--on", "1,2", "--target", TARGET];
+    nodes[0].ursa(&create).expect_ok();
+    wait_until_in_sync(&nodes[0], "demo");
+    let last = written_while(&nodes[0], || {
+        nodes[1].ursa(&["snapshot", "create", "demo", "--name", "first"]).expect_ok();
+        let cloned = nodes[2].ursa_json(&["snapshot", "clone", "first", "--name", "test"]);
+        println!("it took {} us", cloned["took_us"]);
+        assert_eq!(cloned["clones"][0]["name"], "test", "{cloned}");
+    });
+    nodes[0].ursa(&["map", "create", TARGET, "test", "--host", "local", "--lun", "1"]).expect_ok();
+    let dir = tempfile::tempdir().expect("a directory can be made");
+    let path = |name: &str| dir.path().join(name).to_str().expect("a text").to_owned();
+    nodes[2].ursa(&["snapshot", "export", "demo@first", &path("first")]).expect_ok();
+    nodes[2].ursa(&["snapshot", "import", &path("first"), "--to", &path("image")]).expect_ok();
+    let mut expected = numbers(Path::new(&path("image")));
+    assert_eq!(numbers_in_clone(&nodes[0]), expected);
+    assert_eq!(numbers_in_clone(&nodes[1]), expected);
+
+    let mut raw = session_with_clone(&nodes[1]);
+    for block in 0..8 {
+        let data = pattern::stamped(1, last + 7, block * 8, 8 * SECTOR);
+        let written = in_spite_of_attentions(|| raw.write(block * 8, 8, &data, true));
+        written.unwrap_or_else(|error| panic!("block {block}: {error}"));
+        expected[block as usize] = last + 7;
+    }
+    drop(raw);
+    expect(&nodes[0], last);
+    put(&nodes[0], 8..16, last + 1);
+    let check = |nodes: &[Node; 3]| {
+        assert_eq!(numbers_in_clone(&nodes[0]), expected);
+        assert_eq!(numbers_in_clone(&nodes[1]), expected);
+        expect_blocks(&nodes[1], 0..8, last);
+        expect_blocks(&nodes[1], 8..16, last + 1);
+    };
+    check(&nodes);
+
+    // After the power of all nodes has failed, everything is there.
+    nodes.iter_mut().for_each(Node::kill);
+    nodes.iter_mut().for_each(Node::restart);
+    wait_until_in_sync(&nodes[0], "demo");
+    wait_until_in_sync(&nodes[0], "test");
+    check(&nodes);
+
+    let list = nodes[2].ursa(&["volume", "list"]).expect_ok();
+    assert!(list.contains("demo@first"), "{list}");
+    let refused = |nodes: &[Node; 3], arguments: &[&str], why: &str| {
+        let refused = nodes[0].ursa(arguments);
+        assert!(!refused.ok() && refused.output.contains(why), "{}", refused.output);
+    };
+    refused(&nodes, &["snapshot", "delete", "first", "--yes"], "has clones");
+    refused(&nodes, &["volume", "delete", "demo", "--force", "--yes"], "has snapshots");
+    refused(&nodes, &["volume", "copy", "remove", "demo", "--on", "2", "--yes"], "test");
+
+    // A node with a copy is down.
+    nodes[1].kill();
+    let refused = nodes[0].ursa(&["snapshot", "clone", "first", "--name", "two"]);
+    assert!(!refused.ok(), "{}", refused.output);
+    wait(LIMIT, "clones without the other node", || {
+        nodes[0].ursa(&["snapshot", "clone", "first", "--name", "vm", "--count", "3", "--copies", "1"]).ok()
+    });
+    nodes[1].restart();
+    wait_until_in_sync(&nodes[0], "demo");
+    wait_until_in_sync(&nodes[0], "test");
+    check(&nodes);
+    assert!(!nodes[2].ursa(&["volume", "show", "two"]).ok(), "nothing is left of it");
+
+    for name in ["test", "vm-1", "vm-2", "vm-3"] {
+        nodes[2].ursa(&["volume", "delete", name, "--force", "--yes"]).expect_ok();
+    }
+    nodes[2].ursa(&["snapshot", "delete", "first", "--yes"]).expect_ok();
+    wait(LIMIT, "the snapshot is deleted", || listed(&nodes[0]).is_empty());
 }

@@ -3,8 +3,9 @@
 use super::path::{segment, with_query};
 use super::{Client, Result};
 use crate::{
-    List, Snapshot, SnapshotChange, SnapshotCreate, SnapshotDataQuery, SnapshotDiff, SnapshotDiffQuery,
-    SnapshotRestore, SnapshotRestored, SnapshotSchedule, SnapshotScheduleChange, SnapshotScheduleCreate,
+    List, Snapshot, SnapshotChange, SnapshotClone, SnapshotCloned, SnapshotCreate, SnapshotDataQuery,
+    SnapshotDiff, SnapshotDiffQuery, SnapshotRestore, SnapshotRestored, SnapshotSchedule,
+    SnapshotScheduleChange, SnapshotScheduleCreate,
 };
 
 /// Snapshots of volumes.
@@ -55,6 +56,11 @@ impl Client {
     /// Restores volumes to a snapshot.
     pub fn restore_snapshot(&self, snapshot: &str, restore: &SnapshotRestore) -> Result<SnapshotRestored> {
         self.post(&format!("/v1/snapshots/{}/restore", segment(snapshot)), restore)
+    }
+
+    /// Creates clones of a snapshot.
+    pub fn clone_snapshot(&self, snapshot: &str, clone: &SnapshotClone) -> Result<SnapshotCloned> {
+        self.post(&format!("/v1/snapshots/{}/clones", segment(snapshot)), clone)
     }
 
     /// Puts a snapshot on hold or releases it, and changes its expiry and its labels.

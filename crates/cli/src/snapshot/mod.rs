@@ -1,5 +1,6 @@
 //! `ursa snapshot`.
 
+mod clone;
 mod create;
 mod diff;
 mod export;
@@ -18,6 +19,7 @@ use api::{
 use clap::Subcommand;
 use terms::clock::{unix_now, utc};
 
+use self::clone::Clones;
 use self::create::Create;
 use self::diff::VolumeAt;
 use self::export::Export;
@@ -99,6 +101,12 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
+    /// Create clones of a snapshot: volumes that begin as what it has, and can be written
+    ///
+    /// It takes no longer for a large volume, and no space but for what is written to the clones. Their
+    /// copies are on the nodes whose copies have the snapshot. As long as there are clones, the snapshot
+    /// cannot be deleted.
+    Clone(Clones),
     /// Take snapshots at an interval, and delete old ones
     #[command(subcommand)]
     Schedule(schedule::Command),
@@ -157,6 +165,7 @@ impl Command {
                 let change = |client: &Client| client.restore_snapshot(&snapshot, &restore);
                 confirm.show(client, output, (&what, true), change, restored)
             }
+            Command::Clone(clones) => clones.run(client, output),
             Command::Schedule(command) => command.run(client, output),
             Command::Delete { snapshots, confirm } => {
                 let what = format!("Delete {}", list(&snapshots, "nothing"));

@@ -351,6 +351,7 @@ fn table(volumes: &[Volume]) -> String {
         "BLOCK",
         "NODES",
         "POOL",
+        "CLONE OF",
         "TARGET",
         "LUN",
         "HOST",
@@ -372,6 +373,7 @@ fn table(volumes: &[Volume]) -> String {
             volume.block_size.to_string(),
             on(volume),
             volume.pool.clone(),
+            clone_of(volume).unwrap_or_else(|| "-".into()),
             target,
             lun,
             host,
@@ -382,6 +384,9 @@ fn table(volumes: &[Volume]) -> String {
     }
     if !volumes.iter().any(|volume| !volume.kind.has_checksums() && volume.checksums == Some(true)) {
         table.omit("CHECKSUMS");
+    }
+    if volumes.iter().all(|volume| volume.clone_of.is_none()) {
+        table.omit("CLONE OF");
     }
     if volumes.iter().all(|volume| volume.copies.is_empty()) {
         table.omit("NODES");
@@ -397,6 +402,11 @@ fn used(volume: &Volume) -> String {
         true => format!("{} ({} reserved)", size(volume.used), size(volume.reserved)),
         false => size(volume.used),
     }
+}
+
+/// The volume and the snapshot of which it is a clone.
+fn clone_of(volume: &Volume) -> Option<String> {
+    volume.clone_of.as_ref().map(|of| format!("{}@{}", of.volume, of.snapshot))
 }
 
 /// The numbers of the nodes that have a copy.
@@ -533,6 +543,7 @@ fn one(volume: &Volume) -> String {
         ("Redundancy", redundancy(volume)),
         ("Size", format!("{} ({} bytes)", size(volume.size), volume.size)),
         ("Kind", volume.kind.to_string()),
+        ("Clone of", clone_of(volume).unwrap_or_else(|| "-".into())),
         ("Blocks", format!("{} bytes, {} physical", volume.block_size, volume.physical_block_size)),
         ("Pool", volume.pool.clone()),
         ("Reserved", size(volume.reserved)),
@@ -581,9 +592,22 @@ fn ratio(volume: &Volume) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use api::CloneOf;
     use terms::samples;
 
     use super::*;
+
+    #[test]
+    fn clones_are_listed_with_what_they_are_clones_of() {
+        let of = CloneOf { volume: "image".into(), volume_id: "1".into(), snapshot: "golden".into() };
+        let (db, vm) = (samples::volume("db", Vec::new()), samples::volume("vm-1", Vec::new()));
+        let vm = Volume { clone_of: Some(of), ..vm };
+        assert!(!table(std::slice::from_ref(&db)).contains("CLONE OF"));
+        let text = table(&[db, vm.clone()]);
+        assert!(text.contains("CLONE OF") && text.contains("image@golden"), "{text}");
+        let line = one(&vm).lines().find(|line| line.starts_with("Clone of")).map(str::to_owned);
+        assert!(line.as_ref().is_some_and(|line| line.ends_with("image@golden")), "{line:?}");
+    }
 
     #[test]
     fn losses_are_unknown_only_if_no_node_reports_them() {

@@ -440,6 +440,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::CloseCopy
         | Doing::TakeScheduledSnapshot
         | Doing::ChangeSnapshot
+        | Doing::CloneSnapshot
         | Doing::DeleteCopy
         | Doing::DropCopy
         | Doing::ResyncCopies

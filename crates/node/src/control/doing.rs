@@ -47,6 +47,7 @@ doings! {
     DeleteSnapshot = "deleting snapshot";
     ChangeSnapshot = "changing snapshot";
     RestoreSnapshot = "restoring volumes to snapshot";
+    CloneSnapshot = "cloning snapshot";
     WriteFork = "recording whether this node continues alone with volume";
     MakeTarget = "creating target";
     ChangeTarget = "changing target";

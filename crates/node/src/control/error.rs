@@ -226,6 +226,18 @@ pub enum ControlError {
     NotCompared { volume: String, node: u16, obstacle: SnapshotObstacle },
     #[error("volumes are being restored to snapshot {0:?}")]
     SnapshotRestored(String),
+    #[error("no clone was created: volume {volume:?}{}: {obstacle}", on(*node))]
+    NotCloned { volume: String, node: Option<u16>, obstacle: SnapshotObstacle },
+    #[error("{created} of {wanted} clones were created")]
+    ClonesIncomplete { created: usize, wanted: usize, source: Box<ControlError> },
+    #[error("snapshot {snapshot:?} has clones ({count})")]
+    SnapshotHasClones { snapshot: String, count: usize },
+    #[error("volume {clone:?} is a clone of a snapshot of volume {volume:?}")]
+    HasClones { volume: String, clone: String },
+    #[error(
+        "the copy of volume {clone:?} on node {node} is read through a snapshot in the copy of volume {volume:?} there: delete the clone, or first remove or move its copy (`ursa volume copy remove {clone} --on {node}`)"
+    )]
+    ReadByClone { volume: String, node: u16, clone: String },
     #[error("snapshot {0:?} is on hold")]
     SnapshotHeld(String),
     #[error("snapshot {0:?} is being taken")]

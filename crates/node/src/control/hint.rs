@@ -51,6 +51,7 @@ impl ControlError {
             E::NoAuthority => {
                 "the key is on the node that created the cluster (`cluster/CLUSTER-NODE` in its data directory): run the command there, or see *When the majority is lost for good* in docs/use/cluster.md"
             }
+            E::ClonesIncomplete { source, .. } => return source.hint(),
             _ => return self.hint_with_names().map(Cow::Owned),
         }))
     }
@@ -84,6 +85,10 @@ impl ControlError {
                 "`ursa snapshot show {since}` and `ursa snapshot show {snapshot}` list which copies have them: choose snapshots that one copy has, or bring back a node that has both"
             ),
             E::SnapshotHeld(name) => format!("release it first: `ursa snapshot release {name}`"),
+            E::SnapshotHasClones { .. } => {
+                "delete them first: `ursa volume list` shows which volumes are clones, and of what".into()
+            }
+            E::HasClones { clone, .. } => format!("delete it first: `ursa volume delete {clone}`"),
             E::HasSnapshots { volume, .. } => {
                 format!("delete them first: `ursa snapshot list {volume}` lists them")
             }

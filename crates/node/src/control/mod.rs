@@ -122,9 +122,10 @@ pub use self::scrubbing::{
 };
 use self::snapshots::Snapshots;
 pub use self::snapshots::{
-    CopyUnread, DIFF_RANGES_MAX, DiffSpec, Freeing, HOLD_MAX as SNAPSHOT_HOLD_MAX, RestorePlan, RestoreSpec,
-    Restored, SNAPSHOT_READ_BYTES_MAX, ScheduleChange, ScheduleSpec, ScheduleStatus, SnapshotDiff,
-    SnapshotHere, SnapshotSpec, SnapshotStatus, SnapshotUpdate, SnapshotVolume, SnapshotsHere, VolumeAt,
+    CLONES_MAX, ClonesCreated, ClonesPlan, ClonesSpec, CopyUnread, DIFF_RANGES_MAX, DiffSpec, Freeing,
+    HOLD_MAX as SNAPSHOT_HOLD_MAX, RestorePlan, RestoreSpec, Restored, SNAPSHOT_READ_BYTES_MAX,
+    ScheduleChange, ScheduleSpec, ScheduleStatus, SnapshotDiff, SnapshotHere, SnapshotSpec, SnapshotStatus,
+    SnapshotUpdate, SnapshotVolume, SnapshotsHere, VolumeAt,
 };
 pub use self::start::{DefaultPool, StartError, StartSpec};
 pub use self::status::{

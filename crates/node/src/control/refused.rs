@@ -35,7 +35,7 @@ impl Refused {
             E::OldCopy { volume, pool } => Refused::OldCopy { volume: volume.clone(), pool: pool.clone() },
             E::Forked(volume) => Refused::Forked { volume: volume.clone() },
             E::ForkUnwell { volume, node } => Refused::ForkUnwell { volume: volume.clone(), node: *node },
-            E::SnapshotNotTaken { volume, obstacle, .. } => {
+            E::SnapshotNotTaken { volume, obstacle, .. } | E::NotCloned { volume, obstacle, .. } => {
                 Refused::NoSnapshot { volume: volume.clone(), obstacle: *obstacle }
             }
             E::SnapshotTooSlow { .. } => Refused::SnapshotTooSlow,

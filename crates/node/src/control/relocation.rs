@@ -14,10 +14,10 @@ use store::{CopyState, VolumeInfo};
 use super::change::WaitsFor;
 use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
 use super::doing::Doing;
-use super::snapshots::{check_snapshots_stay, no_new_snapshot};
+use super::snapshots::{check_copy_may_go, nothing_begun};
 use super::tidying::TIDY_EVERY;
 use super::turns::{NOTHING, Thing};
-use super::{Control, ControlError, Result, VolumeStatus};
+use super::{Control, ControlError, NEXT_NUMBER, Result, VolumeStatus};
 use crate::copies::{
     Answer, Ask, Cause, CopyEntry, DroppedCopy, LAST_SNAPSHOT, Leaves, NewCopy, NodeEntry, StandingEntry,
     SyncPause, VolumeEntry, node_key, volume_key,
@@ -69,7 +69,7 @@ impl Control {
         let (id, entry) = self.replicated(&reconciler, volume)?;
         if let Some(from) = added.instead_of {
             copy_on(&entry, from)?;
-            check_snapshots_stay(&reconciler, &entry, from)?;
+            check_copy_may_go(&reconciler, &entry, from)?;
         }
         if entry.copy_on(NodeId(added.node)).is_some() {
             return Err(ControlError::HasCopy { volume: entry.name, node: added.node });
@@ -156,8 +156,8 @@ impl Control {
             let mut also = vec![(node_key(node), Some(node_revision))];
             if let Some(from) = instead_of {
                 copy_on(&next, from)?;
-                check_snapshots_stay(reconciler, entry, from)?;
-                also.push(no_new_snapshot(reconciler));
+                check_copy_may_go(reconciler, entry, from)?;
+                also.extend(nothing_begun(reconciler));
                 next.copies.iter_mut().filter(|copy| copy.node == from).for_each(|copy| {
                     copy.leaves = Some(Leaves::After(node.0));
                 });
@@ -184,7 +184,7 @@ impl Control {
         let (_, entry) = self.replicated(&reconciler, volume)?;
         entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
         if let Some(from) = instead_of {
-            check_snapshots_stay(&reconciler, &entry, from)?;
+            check_copy_may_go(&reconciler, &entry, from)?;
         }
         Ok((self.volume(volume)?, entry.copies.iter().map(|copy| copy.node).collect()))
     }
@@ -198,8 +198,8 @@ impl Control {
         let (id, _) = self.replicated(&reconciler, volume)?;
         self.change_entry(&reconciler, id, Some(node), |entry| {
             in_sync_without(entry, node)?;
-            check_snapshots_stay(&reconciler, entry, node)?;
-            Ok((without_copy(entry, node), vec![no_new_snapshot(&reconciler)]))
+            check_copy_may_go(&reconciler, entry, node)?;
+            Ok((without_copy(entry, node), nothing_begun(&reconciler).into()))
         })
         .await?;
         let gone = || {
@@ -237,7 +237,7 @@ impl Control {
     pub fn check_removed_copy(&self, entry: &VolumeEntry, node: u16) -> Result<usize> {
         let reconciler = self.reconciler()?;
         check_settled(&reconciler, entry, Some(node))?;
-        check_snapshots_stay(&reconciler, entry, node)?;
+        check_copy_may_go(&reconciler, entry, node)?;
         in_sync_without(entry, node)
     }
 
@@ -251,8 +251,8 @@ impl Control {
         let (id, _) = entry_named(&reconciler, volume)?;
         let cancelled = self.change_entry(&reconciler, id, Some(node), |entry| {
             not_in_sync(entry, node)?;
-            check_snapshots_stay(&reconciler, entry, node)?;
-            Ok((without_copy(entry, node), vec![no_new_snapshot(&reconciler)]))
+            check_copy_may_go(&reconciler, entry, node)?;
+            Ok((without_copy(entry, node), nothing_begun(&reconciler).into()))
         });
         cancelled.await.map(drop)
     }
@@ -265,7 +265,7 @@ impl Control {
         let reconciler = self.reconciler()?;
         let (_, entry) = entry_named(&reconciler, volume)?;
         check_settled(&reconciler, &entry, Some(node))?;
-        check_snapshots_stay(&reconciler, &entry, node)?;
+        check_copy_may_go(&reconciler, &entry, node)?;
         not_in_sync(&entry, node)
     }
 
@@ -373,7 +373,7 @@ impl Control {
             for (key, revision) in &also {
                 transaction = transaction.expect(key, *revision);
             }
-            let may_change = |conflict: &str| conflict == key || conflict == LAST_SNAPSHOT;
+            let may_change = |conflict: &str| [key.as_str(), LAST_SNAPSHOT, NEXT_NUMBER].contains(&conflict);
             match reconciler.commit(transaction).await {
                 Err(ClusterError::Conflict(conflict)) if may_change(&conflict) && tries < TRIES_MAX => {
                     let before = also.iter().find(|(key, _)| *key == conflict);

@@ -1,7 +1,7 @@
 //! Clean-up in the background: this node deletes its removed copies, what is left of deleted volumes, copies
-//! that nobody has added to the record, and deleted snapshots. And its pools follow what the record says
-//! about each copy: name, space policy, compression and kind. At the same beat it looks for snapshots that
-//! are due by schedule, and for those that have expired.
+//! that nobody has added to the record, and deleted snapshots, and gives up clones whose node was lost. And
+//! its pools follow what the record says about each copy: name, space policy, compression and kind. At the
+//! same beat it looks for snapshots that are due by schedule, and for those that have expired.
 //!
 //! In open pools this happens at once, in others when they come back. Each pool has a task of its own, since
 //! its disks may hang.
@@ -39,6 +39,8 @@ enum Chore {
     Compression,
     /// The pool's copy is of another kind than the volume, and not on its way there.
     Kind,
+    /// The record says that the pool's copy is read through a snapshot of another volume, and it is not.
+    Origin,
     /// The copy was removed from this node.
     Removed(Box<VolumeEntry>, DroppedCopy),
     /// The volume was deleted.
@@ -100,6 +102,7 @@ impl Control {
             }
             forget_deleted(&reconciler).await;
             self.tidy_snapshots(&reconciler);
+            self.tidy_clones(&reconciler);
             self.follow_schedules(&reconciler);
             self.follow_ages(&reconciler);
             self.follow_freeing();
@@ -126,6 +129,9 @@ impl Control {
         let compare = |(id, wanted): (VolumeId, WantedCopy)| {
             if let Some((_, info)) = self.current_of(self.copies_of(id)) {
                 all.extend(lag(&info, &wanted).into_iter().map(|chore| (id, chore)));
+                if wanted.is_clone && self.is_clone_no_more(reconciler, id) {
+                    all.push((id, Chore::Origin));
+                }
             }
         };
         yielding::for_each(reconciler.wanted_here(), compare).await;
@@ -178,6 +184,11 @@ impl Control {
             Chore::Kind => {
                 if let Some(entry) = reconciler.volume(id).map(|volume| volume.entry) {
                     self.follow_recorded_kind(id, &entry).await;
+                }
+            }
+            Chore::Origin => {
+                if let Err(error) = self.note_clone_no_more(reconciler, id).await {
+                    tracing::debug!(volume = %id, %error, "the record still has a volume as a clone that is none");
                 }
             }
             Chore::Removed(entry, dropped) => {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use store::{Compression, PoolId, PoolMark, SpacePolicy, VolumeId, VolumeInfo, VolumeKind, WhenFull};
 
 use super::cause::Cause;
+use super::clone::{CloneOfEntry, Origin};
 use super::disk_range::DiskRange;
 use crate::shard::Shard;
 
@@ -212,6 +213,9 @@ pub struct VolumeEntry {
     /// snapshots then, so whatever a copy has with numbers up to that one is a leftover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots_above: Option<u32>,
+    /// What it is a clone of; `None`: it is none, or is not read through the other volume any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clone_of: Option<CloneOfEntry>,
 }
 
 /// A [`Compression`] in the record, and between nodes: its number in a pool's catalogue.
@@ -405,6 +409,8 @@ pub struct WantedCopy {
     pub compression: Option<Compression>,
     /// Its kind.
     pub kind: VolumeKind,
+    /// Whether any copy of it is read through a snapshot of another volume.
+    pub is_clone: bool,
 }
 
 impl VolumeEntry {
@@ -415,6 +421,7 @@ impl VolumeEntry {
             space: self.space.into(),
             compression: self.compression.known(),
             kind: self.shape.kind,
+            is_clone: self.reads().is_some(),
         }
     }
 
@@ -611,6 +618,10 @@ pub struct NewCopy {
     /// How the volume shares the space of its pools with others.
     #[serde(default, skip_serializing_if = "SpaceEntry::is_default")]
     pub space: SpaceEntry,
+    /// The snapshot of which the copy is a clone, in the pool of the other volume's copy; `None`: it begins
+    /// empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clone_of: Option<Origin>,
 }
 
 impl NewCopy {
@@ -634,6 +645,7 @@ impl NewCopy {
             sole: false,
             asker: rt::random(),
             space: info.space.into(),
+            clone_of: None,
         }
     }
 
@@ -686,6 +698,7 @@ impl VolumeEntry {
             restoring: None,
             restored: None,
             snapshots_above: None,
+            clone_of: None,
         }
     }
 }

@@ -363,6 +363,12 @@ pub enum SnapshotObstacle {
     Failed,
     #[error("its disks did not respond in time: try again")]
     Slow,
+    #[error("it is too small to use all of its slices: copy its data to a larger volume")]
+    TooSmall,
+    #[error(
+        "it is a clone at the end of the longest chain of clones: convert it to a thick volume and back, and clone a new snapshot of it"
+    )]
+    TooDeep,
 }
 
 impl From<SnapshotError> for SnapshotObstacle {

@@ -8,6 +8,6 @@ mod reconciler;
 
 pub(crate) use self::reconciler::HEARTBEAT;
 pub use self::reconciler::{
-    ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Frozen, RECORD_DEADLINE,
-    Reconciler, json,
+    ClonedFrom, ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Frozen,
+    RECORD_DEADLINE, Reconciler, json,
 };

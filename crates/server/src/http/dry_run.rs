@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::refusal::Refusal;
 
-const CALLS: [(&str, &str); 35] = [
+const CALLS: [(&str, &str); 36] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -26,6 +26,7 @@ const CALLS: [(&str, &str); 35] = [
     ("PUT", "/v1/volumes/{name}/split-brain"),
     ("DELETE", "/v1/snapshots/{snapshot}"),
     ("POST", "/v1/snapshots/{snapshot}/restore"),
+    ("POST", "/v1/snapshots/{snapshot}/clones"),
     ("DELETE", "/v1/snapshot-schedules/{schedule}"),
     ("PATCH", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}"),

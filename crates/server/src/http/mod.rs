@@ -128,6 +128,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(snapshots::diff::diff))
         .routes(routes!(snapshots::reading::read))
         .routes(routes!(snapshots::restoring::restore))
+        .routes(routes!(snapshots::cloning::create))
         .routes(routes!(snapshots::schedules::list, snapshots::schedules::create))
         .routes(routes!(
             snapshots::schedules::show,

@@ -26,6 +26,7 @@ use store::{ClusterId, CopyOf, CopyState, Pool, PoolId, StoreError, VolumeInfo};
 use super::super::change::WaitsFor;
 use super::super::doing::Doing;
 use super::super::members::NEXT_NODE;
+use super::super::snapshots::is_being_cloned;
 use super::super::tidying::TIDY_EVERY;
 use super::super::turns::Thing;
 use super::super::volumes::compression_in_logs;
@@ -217,6 +218,7 @@ impl Control {
         !reconciler.has(id)
             && !is_made
             && !reconciler.is_deleted(id)
+            && !is_being_cloned(reconciler, id)
             && self.name_taken(reconciler, &pool, id).is_none()
     }
 
@@ -269,6 +271,7 @@ impl Control {
             space: volume.space,
             compression: compression_in_logs(volume).unwrap_or_default(),
             reason: Cause::VolumeAdopted,
+            clone_of: self.origin_in_pool(volume.id),
             made: &made,
         };
         record_volume(reconciler, &new).await?;

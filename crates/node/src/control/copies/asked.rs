@@ -136,9 +136,10 @@ impl Control {
     ) -> Result<()> {
         let Some(id) = spec.id else { return Ok(()) };
         changing.concerns(id);
-        let pool = match copy.pool {
-            Some(pool) => pool,
-            None => self.only_pool()?.name(),
+        let pool = match (&copy.clone_of, copy.pool) {
+            (Some(origin), _) => self.pool_of_origin(origin)?,
+            (None, Some(pool)) => pool,
+            (None, None) => self.only_pool()?.name(),
         };
         let _name = changing.hold(Thing::volume_in(id, pool.clone())).await?;
         let pool = self.pool_named(&pool)?;
@@ -150,9 +151,17 @@ impl Control {
         changing.waits_for(WaitsFor::Disks(pool.paths()));
         let is_made = self.has_made_already(changing, reconciler, &pool, &spec).await?;
         self.add_asker(id, copy.asker);
-        if !is_made && let Err(error) = pool.create_volume_watched(spec, changing.zeroing()).await {
+        let created = match &copy.clone_of {
+            _ if is_made => Ok(()),
+            Some(origin) => self.create_clone_here(reconciler, &pool, spec, origin).await,
+            None => {
+                let created = pool.create_volume_watched(spec, changing.zeroing()).await;
+                created.map(drop).map_err(ControlError::from)
+            }
+        };
+        if let Err(error) = created {
             self.forget_asker(id, copy.asker);
-            return Err(error.into());
+            return Err(error);
         }
         if !is_given_up() {
             return Ok(());

@@ -16,8 +16,8 @@ use super::super::{Control, ControlError, NewVolume, Result};
 use super::{drop_new, once_heard};
 use crate::attach::access::VolumeName;
 use crate::copies::{
-    Answer, Ask, Cause, CopyEntry, DroppedCopy, NewCopy, NodeEntry, ShapeEntry, StandingEntry, VolumeEntry,
-    volume_key, volume_name_key,
+    Answer, Ask, Cause, CloneOfEntry, CopyEntry, DroppedCopy, NewCopy, NodeEntry, Origin, ShapeEntry,
+    SnapshotCopy, StandingEntry, VolumeEntry, volume_key, volume_name_key,
 };
 use crate::data::VolumeId;
 use crate::member::{ClusterError, RECORD_DEADLINE, Reconciler, json};
@@ -130,6 +130,7 @@ impl Control {
             sole: ranking.wanted == 1,
             asker,
             space: new.space.into(),
+            clone_of: None,
         };
         let size = whole_blocks(new.size, new.block_size)?.0;
         let make = |slot: usize, node: NodeId| {
@@ -160,6 +161,7 @@ impl Control {
             space: new.space,
             compression,
             reason: Cause::VolumeCreated,
+            clone_of: None,
             made: &made,
         };
         if let Err(error) = record_volume(&reconciler, &entry).await {
@@ -245,7 +247,7 @@ fn rank_nodes(reconciler: &Reconciler, placement: &Placement) -> Result<Ranking>
 
 /// The result of asking nodes for the copies of a new volume.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(in crate::control) struct Made {
     /// The nodes that have created a copy, by slot, with the life in which they did.
     copies: Vec<(NodeId, u64)>,
     /// Why the other nodes have not.
@@ -255,9 +257,14 @@ pub(super) struct Made {
 }
 
 impl Made {
+    /// These copies, by slot, with the lives in which they were created.
+    pub fn on(copies: Vec<(NodeId, u64)>) -> Made {
+        Made { copies, ..Made::default() }
+    }
+
     /// One copy on this node, created in this life.
     pub fn here(reconciler: &Reconciler) -> Made {
-        Made { copies: vec![(reconciler.me(), reconciler.incarnation().0)], ..Made::default() }
+        Made::on(vec![(reconciler.me(), reconciler.incarnation().0)])
     }
 
     /// All nodes that have a copy, or may have one.
@@ -313,7 +320,7 @@ where
 }
 
 /// A volume to be added to the record. All of its copies are in sync: they are empty, or there is only one.
-pub(super) struct NewEntry<'a> {
+pub(in crate::control) struct NewEntry<'a> {
     pub id: VolumeId,
     pub name: &'a str,
     pub size: u64,
@@ -321,6 +328,8 @@ pub(super) struct NewEntry<'a> {
     pub space: SpacePolicy,
     pub compression: Compression,
     pub reason: Cause,
+    /// The snapshot of which its copies are clones.
+    pub clone_of: Option<Origin>,
     pub made: &'a Made,
 }
 
@@ -400,43 +409,56 @@ async fn is_committed_after_all(reconciler: &Reconciler, id: VolumeId, drawn: &D
     None
 }
 
+impl NewEntry<'_> {
+    /// The entry of the volume, which gets this number.
+    pub fn numbered(&self, number: u32) -> VolumeEntry {
+        let NewEntry { id, name, size, shape, space, compression, reason, clone_of, made } = self;
+        let copies = made.copies.iter().enumerate().map(|(slot, (node, life))| CopyEntry {
+            slot: slot as u8,
+            node: node.0,
+            standing: StandingEntry::InSync,
+            incarnation: *life,
+            made: 1,
+            asker: 0,
+            leaves: None,
+        });
+        let copies: Vec<CopyEntry> = copies.collect();
+        let clone_of = clone_of.as_ref().map(|of| CloneOfEntry {
+            of: of.clone(),
+            copies: copies.iter().map(|copy| SnapshotCopy { node: copy.node, made: copy.made }).collect(),
+        });
+        // A copy that a node may have created after all is one too many, so its node deletes it.
+        let dropped = made.uncertain.iter().map(|node| DroppedCopy { node: node.0, made: 1, asker: 0 });
+        VolumeEntry {
+            id: id.to_string(),
+            number,
+            name: (*name).to_owned(),
+            size: *size,
+            shape: *shape,
+            epoch: 1,
+            copies,
+            sole: made.copies.len() == 1,
+            reason: reason.clone(),
+            dropped: dropped.collect(),
+            missed: BTreeMap::new(),
+            unread: BTreeMap::new(),
+            paused: BTreeMap::new(),
+            space: (*space).into(),
+            compression: (*compression).into(),
+            restoring: None,
+            restored: None,
+            snapshots_above: None,
+            clone_of,
+        }
+    }
+}
+
 fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
-    let NewEntry { id, name, size, shape, space, compression, reason, made } = new;
-    let copies = made.copies.iter().enumerate().map(|(slot, (node, life))| CopyEntry {
-        slot: slot as u8,
-        node: node.0,
-        standing: StandingEntry::InSync,
-        incarnation: *life,
-        made: 1,
-        asker: 0,
-        leaves: None,
-    });
-    // A copy that a node may have created after all is one too many, so its node deletes it.
-    let dropped = made.uncertain.iter().map(|node| DroppedCopy { node: node.0, made: 1, asker: 0 });
-    let entry = VolumeEntry {
-        id: id.to_string(),
-        number: drawn.number,
-        name: (*name).to_owned(),
-        size: *size,
-        shape: *shape,
-        epoch: 1,
-        copies: copies.collect(),
-        sole: made.copies.len() == 1,
-        reason: reason.clone(),
-        dropped: dropped.collect(),
-        missed: BTreeMap::new(),
-        unread: BTreeMap::new(),
-        paused: BTreeMap::new(),
-        space: (*space).into(),
-        compression: (*compression).into(),
-        restoring: None,
-        restored: None,
-        snapshots_above: None,
-    };
+    let (key, name_key) = (volume_key(new.id), volume_name_key(new.name));
     drawn
         .transaction()
-        .expect(&volume_key(*id), None)
-        .expect(&volume_name_key(name), None)
-        .put(&volume_key(*id), json(&entry))
-        .put(&volume_name_key(name), json(&id.to_string()))
+        .expect(&key, None)
+        .expect(&name_key, None)
+        .put(&key, json(&new.numbered(drawn.number)))
+        .put(&name_key, json(&new.id.to_string()))
 }

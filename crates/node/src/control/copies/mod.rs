@@ -21,6 +21,7 @@ use store::{Compression, Pool, PoolId, SpacePolicy, VolumeInfo};
 pub(crate) use self::adoption::ServedAs;
 pub(super) use self::adoption::forget_sole;
 pub(crate) use self::creation::NEXT_NUMBER;
+pub(super) use self::creation::{Made, NewEntry};
 pub use self::creation::{Placement, Ranking};
 pub use self::opening::CopyOpening;
 pub(super) use self::opening::Worth;

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::super::{Control, Fault, FaultKind};
 use super::calendar::DAY;
+use super::clones::Clones;
 use super::scheduled::{Quiet, delete_unless_kept, is_first_up, release_turn, take_turn, unix_now};
 use crate::copies::{OfSchedule, SNAPSHOT_SCHEDULES, SNAPSHOTS, ScheduleEntry};
 use crate::events::code::SNAPSHOT_EXPIRED;
@@ -76,7 +77,12 @@ impl Control {
         if self.snapshots.looked.get().is_some_and(is_quiet) || !reconciler.knows_this_life() {
             return;
         }
-        let all: Vec<Aging> = reconciler.list(SNAPSHOTS);
+        let mut all: Vec<Aging> = reconciler.list(SNAPSHOTS);
+        // They cannot be deleted, and are not forgotten: somebody uses them.
+        if !all.is_empty() {
+            let cloned = Clones::now(reconciler).snapshots(reconciler.cluster());
+            all.retain(|one| !cloned.contains(&one.number));
+        }
         let schedules: Vec<ScheduleEntry> = reconciler.list(SNAPSHOT_SCHEDULES);
         let Ages { expired, old, next } = ages(&all, &schedules, now);
         let quiet = Quiet { known, from: now, until: next };

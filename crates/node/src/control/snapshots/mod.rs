@@ -5,9 +5,12 @@
 //! differs between two: [`diff`]. What each node does about those that were deleted: [`tidying`]. What pools
 //! still have of those that are gone: [`leftovers`]. Schedules, and how they are carried out: [`schedules`]
 //! and [`scheduled`]. Holds, expiries and labels: [`properties`]. Those that have expired: [`expiry`]. How
-//! far the space of deleted ones is freed: [`freeing`].
+//! far the space of deleted ones is freed: [`freeing`]. How clones are created: [`cloning`]; what they are
+//! read through, and what must stay for that: [`clones`].
 
 mod calendar;
+mod clones;
+mod cloning;
 mod diff;
 mod expiry;
 mod freeing;
@@ -32,6 +35,9 @@ use cluster::Transaction;
 use serde::{Deserialize, Serialize};
 use store::{PoolId, SnapshotInfo};
 
+pub(super) use self::clones::is_being_cloned;
+use self::clones::{check_no_clones, check_not_read, check_volume_not_cloned, no_new_clone};
+pub use self::cloning::{CLONES_MAX, ClonesCreated, ClonesPlan, ClonesSpec};
 pub use self::diff::{DIFF_RANGES_MAX, DiffSpec, SnapshotDiff};
 use self::expiry::{Looked, Old};
 use self::freeing::Course;
@@ -73,6 +79,12 @@ pub(in crate::control) struct Snapshots {
     marking: UnderWay<u32>,
     /// Volumes of which copies here delete snapshots.
     deleting: UnderWay<VolumeId>,
+    /// Clones that this node creates, by the number of the first one.
+    cloning: UnderWay<u32>,
+    /// A look at clones that are being created anywhere.
+    giving_up: UnderWay<()>,
+    /// The number under which cores last held a snapshot of which a clone is being created.
+    last_held: Cell<u64>,
     /// A look at those that are being taken or deleted.
     tidying: UnderWay<()>,
     /// When what pools here have was last compared with the record, and [`Reconciler::activations`] then or,
@@ -202,7 +214,7 @@ impl Control {
     ///
     /// # Errors
     /// It is not found; [`ControlError::SnapshotHeld`], [`ControlError::SnapshotPreparing`],
-    /// [`ControlError::SnapshotRestored`]; those of the record.
+    /// [`ControlError::SnapshotRestored`], [`ControlError::SnapshotHasClones`]; those of the record.
     pub async fn delete_snapshot(self: &Rc<Control>, name: &str) -> Result<()> {
         let SnapshotEntry { number, name, state, .. } = self.snapshot(name)?.entry;
         if state == SnapshotState::Deleting {
@@ -232,7 +244,8 @@ impl Control {
     }
 
     /// Changes the entry of a snapshot, and tries again if another change was faster; `None` leaves it as it
-    /// is. An entry without volumes is removed. Returns what the record has then.
+    /// is. An entry without volumes is removed. One that exists is only deleted if no clone was begun since
+    /// `change` has looked. Returns what the record has then.
     async fn change_snapshot(
         &self,
         number: u32,
@@ -248,6 +261,10 @@ impl Control {
             let Some(next) = change(&entry)? else { return Ok(entry) };
             let (key, next_key) = (entry.key(), next.key());
             let mut transaction = Reconciler::transaction().expect(&key, Some(revision));
+            let (clones, begun) = no_new_clone(&reconciler);
+            if (entry.state, next.state) == (SnapshotState::Complete, SnapshotState::Deleting) {
+                transaction = transaction.expect(&clones, begun);
+            }
             if key != next_key || next.volumes.is_empty() {
                 transaction = transaction.delete(&key);
             }
@@ -257,8 +274,12 @@ impl Control {
                 transaction = remember_deleted(&reconciler, &entry, transaction);
             }
             match reconciler.commit(transaction).await {
-                Err(ClusterError::Conflict(_)) if tries < TRIES_MAX => {
-                    reconciler.until_changed(TIDY_EVERY, &key, Some(revision)).await;
+                Err(ClusterError::Conflict(conflict)) if tries < TRIES_MAX => {
+                    let (changed, before) = match conflict == clones {
+                        true => (&clones, begun),
+                        false => (&key, Some(revision)),
+                    };
+                    reconciler.until_changed(TIDY_EVERY, changed, before).await;
                 }
                 result => return Ok(result.map(|()| next)?),
             }
@@ -268,12 +289,13 @@ impl Control {
     /// Checks that a volume has no snapshots, before it becomes something that cannot have them.
     ///
     /// # Errors
-    /// [`ControlError::HasSnapshots`].
+    /// [`ControlError::HasSnapshots`]; [`ControlError::HasClones`]: its pool has come from another cluster,
+    /// which had the snapshot.
     pub(super) fn check_no_snapshots(&self, id: VolumeId, name: &str) -> Result<()> {
         let Ok(reconciler) = self.reconciler() else { return Ok(()) };
         let id = id.to_string();
         match all(&reconciler).iter().filter(|entry| entry.counts_for(&id)).count() {
-            0 => Ok(()),
+            0 => check_volume_not_cloned(&reconciler, &id, name),
             count => Err(ControlError::HasSnapshots { volume: name.to_owned(), count }),
         }
     }
@@ -292,6 +314,16 @@ pub(super) fn check_snapshots_stay(reconciler: &Reconciler, volume: &VolumeEntry
     }
 }
 
+/// Checks that the copy on a node can be removed: no snapshot is lost with it, and no clone is read through
+/// it.
+///
+/// # Errors
+/// [`ControlError::OnlyCopyOfSnapshot`]; [`ControlError::ReadByClone`].
+pub(super) fn check_copy_may_go(reconciler: &Reconciler, volume: &VolumeEntry, node: u16) -> Result<()> {
+    check_snapshots_stay(reconciler, volume, node)?;
+    check_not_read(reconciler, volume, node)
+}
+
 /// Checks that no snapshot of a volume is being taken, and that it is not being restored.
 ///
 /// # Errors
@@ -308,6 +340,12 @@ pub(super) fn check_none_preparing(reconciler: &Reconciler, id: &str) -> Result<
 /// For a transaction that no snapshot must have been begun since now: which key must have which revision.
 pub(super) fn no_new_snapshot(reconciler: &Reconciler) -> (String, Option<cluster::Revision>) {
     (LAST_SNAPSHOT.to_owned(), reconciler.revision_of(LAST_SNAPSHOT))
+}
+
+/// For a transaction that neither a snapshot nor a clone must have been begun since now: which keys must have
+/// which revisions.
+pub(super) fn nothing_begun(reconciler: &Reconciler) -> [(String, Option<cluster::Revision>); 2] {
+    [no_new_snapshot(reconciler), no_new_clone(reconciler)]
 }
 
 /// The number of the last snapshot that was begun; 0: none was.
@@ -393,7 +431,8 @@ fn check_deletable(reconciler: &Reconciler, entry: &SnapshotEntry) -> Result<()>
             Err(ControlError::SnapshotRestored(entry.name.clone()))
         }
         SnapshotState::Complete if entry.held => Err(ControlError::SnapshotHeld(entry.name.clone())),
-        SnapshotState::Complete | SnapshotState::Deleting => Ok(()),
+        SnapshotState::Complete => check_no_clones(reconciler, entry.number, &entry.name),
+        SnapshotState::Deleting => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@ use replica::{NodeId, Revision};
 use super::super::change::CHANGE_DEADLINE;
 use super::super::{Control, ControlError, Fault, FaultKind, Result};
 use super::calendar::{stamp, utc};
+use super::clones::{Clones, no_new_clone};
 use super::retention::{Kept, expired};
 use super::schedule::Own;
 use super::{SnapshotSpec, all, check_deletable, numbered, schedule};
@@ -223,16 +224,17 @@ pub(super) async fn release_turn(reconciler: &Reconciler) {
     }
 }
 
-/// Deletes the snapshots of a schedule that it does not keep, except those on hold. Stops if somebody
-/// changes, pauses or deletes the schedule: what is left is decided after its next snapshot.
+/// Deletes the snapshots of a schedule that it does not keep, except those on hold or with clones. Stops if
+/// somebody changes, pauses or deletes the schedule: what is left is decided after its next snapshot.
 async fn delete_expired(reconciler: &Reconciler, schedule: &ScheduleEntry) {
     let key = snapshot_schedule_key(&schedule.name);
     // Somebody may have changed what it keeps.
     let now = reconciler.get::<ScheduleEntry>(&key).filter(|(now, _)| now.id == schedule.id && !now.paused);
     let Some((schedule, revision)) = now else { return };
+    let cloned = Clones::now(reconciler).snapshots(reconciler.cluster());
     let is_its = |entry: &SnapshotEntry| {
         let of_it = entry.schedule.as_ref().is_some_and(|of| of.is_of(&schedule));
-        of_it && entry.state == SnapshotState::Complete && !entry.held
+        of_it && entry.state == SnapshotState::Complete && !entry.held && !cloned.contains(&entry.number)
     };
     let its = all(reconciler).into_iter().filter(is_its);
     let its = its.map(|entry| Kept { at: entry.at, number: entry.number }).collect();
@@ -249,7 +251,8 @@ async fn delete_expired(reconciler: &Reconciler, schedule: &ScheduleEntry) {
 }
 
 /// Deletes a snapshot in a transaction, if `is_wanted` says so of its entry, and if it can be deleted: not if
-/// it is on hold, or volumes are being restored to it. Returns its name if this call has deleted it.
+/// it is on hold, has clones, or volumes are being restored to it. Returns its name if this call has deleted
+/// it.
 ///
 /// # Errors
 /// The record does not respond.
@@ -263,8 +266,12 @@ pub(super) async fn delete_unless_kept(
     let found = found.filter(|(entry, _)| is_wanted(entry) && check_deletable(reconciler, entry).is_ok());
     let Some((entry, known)) = found else { return Ok(None) };
     let next = SnapshotEntry { state: SnapshotState::Deleting, ..entry.clone() };
-    let deleted =
-        transaction.expect(&entry.key(), Some(known)).delete(&entry.key()).put(&next.key(), json(&next));
+    let (clones, begun) = no_new_clone(reconciler);
+    let deleted = transaction
+        .expect(&entry.key(), Some(known))
+        .expect(&clones, begun)
+        .delete(&entry.key())
+        .put(&next.key(), json(&next));
     let Err(error) = reconciler.commit(deleted).await else { return Ok(Some(entry.name)) };
     tracing::debug!(number, %error, "a snapshot is not deleted yet");
     match error {

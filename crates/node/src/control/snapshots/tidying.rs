@@ -187,13 +187,7 @@ impl Control {
 
     /// Whether nobody takes a snapshot any more that the record has as being taken, or completes a restore.
     fn is_abandoned(&self, reconciler: &Reconciler, entry: &SnapshotEntry) -> bool {
-        let node = NodeId(entry.node);
-        if node == reconciler.me() {
-            return entry.incarnation != reconciler.incarnation().0
-                || !self.snapshots.taking.has(&entry.number);
-        }
-        let life = reconciler.get::<NodeEntry>(&node_key(node)).map(|(node, _)| node.incarnation);
-        life != Some(entry.incarnation) || !reconciler.hears(node)
+        is_lost(reconciler, entry.node, entry.incarnation, || self.snapshots.taking.has(&entry.number))
     }
 
     /// The volumes of which this node's copy may have a deleted snapshot.
@@ -210,15 +204,24 @@ impl Control {
     }
 
     /// Deletes snapshots of this node's copy of a volume, and confirms that. If its copy is not open, or a
-    /// disk does not respond, that waits.
+    /// disk does not respond, that waits. So does one through which a clone is read that is still in the
+    /// pool, and only that.
     async fn delete_snapshots_here(&self, reconciler: &Reconciler, id: VolumeId, numbers: &[u32]) {
         let cluster = reconciler.cluster();
-        if !delete_in_pool(id, numbers.iter().map(|number| pool_number(cluster, *number)).collect()).await {
-            return;
+        let all = numbers.iter().map(|number| pool_number(cluster, *number)).collect();
+        let mut gone = Vec::new();
+        if delete_in_pool(id, all).await {
+            gone.extend_from_slice(numbers);
+        } else if numbers.len() > 1 {
+            for number in numbers {
+                if delete_in_pool(id, [pool_number(cluster, *number)].into()).await {
+                    gone.push(*number);
+                }
+            }
         }
         let (me, volume) = (reconciler.me().0, id.to_string());
-        for number in numbers {
-            let Some((entry, _)) = super::numbered(reconciler, *number) else { continue };
+        for number in gone {
+            let Some((entry, _)) = super::numbered(reconciler, number) else { continue };
             self.confirm_gone(&entry, |of, copy| of.id == volume && copy.node == me).await;
         }
     }
@@ -242,6 +245,22 @@ impl Control {
         }
         true
     }
+}
+
+/// Whether what a life of a node has begun is not continued any more. `is_busy`: whether this node continues
+/// it, if it is this life.
+pub(super) fn is_lost(
+    reconciler: &Reconciler,
+    node: u16,
+    incarnation: u64,
+    is_busy: impl Fn() -> bool,
+) -> bool {
+    let node = NodeId(node);
+    if node == reconciler.me() {
+        return incarnation != reconciler.incarnation().0 || !is_busy();
+    }
+    let life = reconciler.get::<NodeEntry>(&node_key(node)).map(|(node, _)| node.incarnation);
+    life != Some(incarnation) || !reconciler.hears(node)
 }
 
 /// Whether a copy is no longer one of its volume: what it had goes with it.

@@ -7,10 +7,12 @@ use replica::{NodeId, Revision};
 use store::VolumeId;
 
 use super::unreadable::legible;
-use super::{CopiesStatus, Reconciler, parse};
+use super::{ClonedFrom, CopiesStatus, Reconciler, parse};
+use crate::copies::clone::Origin;
 use crate::copies::entry::{
     CopyEntry, DroppedCopy, StandingEntry, VOLUMES, VolumeEntry, volume_key, volume_name_key,
 };
+use crate::copies::snapshot::{SnapshotEntry, pool_number};
 use crate::yielding::ITEMS_PER_TURN;
 
 /// What the last searches of all volumes' entries have found, each with the revision of the record that it
@@ -145,6 +147,19 @@ impl Reconciler {
         let here = kept.map(|kept| (kept.slot, kept.open || kept.sole));
         let verification = VolumeId::parse(&entry.id).map(|id| self.verification(id)).unwrap_or_default();
         let verify_every = self.verify_every();
-        CopiesStatus { entry, here, serving, syncs, policy, fork, verification, verify_every }
+        let clone_of = entry.reads().map(|(of, _)| self.cloned_from(of));
+        CopiesStatus { entry, here, serving, syncs, policy, fork, verification, verify_every, clone_of }
+    }
+
+    fn cloned_from(&self, of: &Origin) -> ClonedFrom {
+        let number = of.snapshot.checked_sub(pool_number(self.cluster(), 0));
+        let keys = number.and_then(|number| u32::try_from(number).ok()).map(SnapshotEntry::keys);
+        let snapshot = keys.and_then(|keys| keys.iter().find_map(|key| self.get::<SnapshotEntry>(key)));
+        let volume = VolumeId::parse(&of.volume).and_then(|id| self.get::<VolumeEntry>(&volume_key(id)));
+        ClonedFrom {
+            id: of.volume.clone(),
+            volume: volume.map_or_else(|| of.volume.clone(), |(volume, _)| volume.name),
+            snapshot: snapshot.map_or_else(|| of.snapshot.to_string(), |(snapshot, _)| snapshot.name),
+        }
     }
 }

@@ -263,6 +263,19 @@ pub struct CopiesStatus {
     pub verification: VerificationEntry,
     /// How often its copies are verified; `None`: never.
     pub verify_every: Option<Duration>,
+    /// What it is a clone of.
+    pub clone_of: Option<ClonedFrom>,
+}
+
+/// The snapshot of which a volume is a clone, as users see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClonedFrom {
+    /// The identity of the other volume.
+    pub id: String,
+    /// Its name; its identity if the record does not have it.
+    pub volume: String,
+    /// The name of the snapshot; the number by which pools know it if the record does not have it.
+    pub snapshot: String,
 }
 
 impl Reconciler {
@@ -473,13 +486,20 @@ impl Reconciler {
     /// The nodes must grant each other leases first. The wait ends after the time that this takes if all is
     /// well.
     pub async fn until_serves(&self, id: VolumeId) {
-        let waits = || {
+        self.until_all_serve(&[id]).await;
+    }
+
+    /// As [`Reconciler::until_serves`], for several volumes together.
+    pub async fn until_all_serve(&self, ids: &[VolumeId]) {
+        let waits = |id: VolumeId| {
             let volume = self.volume(id);
             volume.is_some_and(|volume| volume.entry.copy_on(self.me()).is_some() && !volume.serving)
         };
         let served = async {
-            while waits() {
-                self.stirred.notified_or(&self.copies.leased).await;
+            for id in ids {
+                while waits(*id) {
+                    self.stirred.notified_or(&self.copies.leased).await;
+                }
             }
         };
         let _ = rt::timeout(SERVES_WITHIN, served).await;

@@ -1,5 +1,6 @@
 //! Snapshots of sets of volumes: one instant on all copies, and everywhere or nowhere whatever crashes.
 
+mod clones;
 mod diffs;
 mod expiry;
 mod reading;

@@ -95,6 +95,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("PATCH",  "/v1/snapshots/{snapshot}", OPERATOR),
     ("DELETE", "/v1/snapshots/{snapshot}", OPERATOR),
     ("POST",   "/v1/snapshots/{snapshot}/restore", OPERATOR),
+    ("POST",   "/v1/snapshots/{snapshot}/clones", OPERATOR),
     ("POST",   "/v1/snapshot-schedules", OPERATOR),
     ("PATCH",  "/v1/snapshot-schedules/{schedule}", OPERATOR),
     ("DELETE", "/v1/snapshot-schedules/{schedule}", OPERATOR),

@@ -325,6 +325,7 @@ mod tests {
             restoring: None,
             restored: None,
             snapshots_above: None,
+            clone_of: None,
         };
         let sync = CopySync {
             total_bytes: 400,
@@ -345,6 +346,7 @@ mod tests {
             fork: None,
             verification,
             verify_every: None,
+            clone_of: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Snapshots of volumes.
 
+pub(super) mod cloning;
 pub(super) mod diff;
 mod labels;
 pub(super) mod reading;
@@ -150,7 +151,7 @@ pub(super) async fn change(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "It is deleted"),
         (status = NOT_FOUND, description = "`snapshot_not_found`"),
-        (status = CONFLICT, description = "`snapshot_held`; `snapshot_preparing`"),
+        (status = CONFLICT, description = "`snapshot_held`; `snapshot_has_clones`; `snapshot_preparing`"),
     ),
 )]
 pub(super) async fn delete(

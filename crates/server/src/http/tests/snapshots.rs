@@ -57,6 +57,55 @@ fn snapshots_come_and_go() {
 }
 
 #[test]
+fn clones_come_and_go() {
+    let rig = Rig::new();
+    for name in ["a", "b"] {
+        let new = json!({"name": name, "kind": "log", "size": 4 * MIB, "map": false});
+        rig.post("/v1/volumes", new).json(201);
+    }
+    rig.post("/v1/snapshots", json!({"volumes": ["a", "b"], "name": "both"})).json(201);
+    rig.post("/v1/snapshots", json!({"volumes": ["a"], "name": "first"})).json(201);
+    let clone = |path: &str, asked: Value| rig.post(&format!("/v1/snapshots/{path}"), asked);
+
+    let would =
+        clone("first/clones?dry_run=true", json!({"name": "c", "count": 3})).json(200)["would"].clone();
+    assert!(would[0].as_str().unwrap().starts_with("3 volumes, c-1 to c-3, are created"), "{would}");
+    assert_eq!(rig.names("/v1/volumes"), ["a", "b"], "nothing was done");
+    let cloned = clone("first/clones", json!({"name": "c", "count": 3})).json(201);
+    assert_eq!((&cloned["volume"], &cloned["snapshot"]), (&json!("a"), &json!("first")));
+    assert_eq!((&cloned["used"], cloned["took_us"].is_u64()), (&json!(0), true), "{cloned}");
+    let names: Vec<&str> =
+        cloned["clones"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["c-1", "c-2", "c-3"]);
+    let shown = rig.get("/v1/volumes/c-2").json(200);
+    assert_eq!(shown["clone_of"]["volume"], "a");
+    assert_eq!((&shown["clone_of"]["snapshot"], &shown["kind"]), (&json!("first"), &json!("log")));
+    assert_eq!((&shown["size"], &shown["maps"]), (&json!(4 * MIB), &json!([])));
+    assert!(rig.get("/v1/volumes/a").json(200).get("clone_of").is_none());
+
+    clone("both/clones", json!({"name": "d"})).refused(422, "field_invalid");
+    let of_b = clone("both/clones", json!({"name": "d", "volume": "b"})).json(201);
+    assert_eq!((&of_b["volume"], &of_b["clones"][0]["name"]), (&json!("b"), &json!("d")));
+    clone("first/clones", json!({"name": "e", "volume": "b"})).refused(409, "not_in_snapshot");
+    clone("first/clones", json!({"name": "c-3"})).refused(409, "volume_exists");
+    clone("first/clones", json!({"name": "a b"})).refused(422, "name_invalid");
+    clone("first/clones", json!({"name": "e", "count": 1001})).refused(422, "field_invalid");
+    clone("first/clones", json!({"name": "e", "copies": 2})).refused(409, "too_few_nodes");
+    clone("first/clones", json!({"name": "e", "copies": 1, "nodes": [1]})).refused(422, "field_invalid");
+    clone("none/clones", json!({"name": "e"})).refused(404, "snapshot_not_found");
+
+    for query in ["", "?dry_run=true"] {
+        let refused = rig.delete(&format!("/v1/snapshots/first{query}")).refused(409, "snapshot_has_clones");
+        assert!(refused["hint"].as_str().unwrap().contains("ursa volume list"), "{refused}");
+    }
+    for name in ["c-1", "c-2", "c-3"] {
+        rig.delete(&format!("/v1/volumes/{name}")).empty(204);
+    }
+    rig.delete("/v1/snapshots/first").empty(204);
+    rig.delete("/v1/snapshots/both").refused(409, "snapshot_has_clones");
+}
+
+#[test]
 fn snapshots_have_labels_and_expire() {
     let rig = Rig::new();
     rig.post("/v1/volumes", json!({"name": "a", "kind": "log", "size": 4 * MIB, "map": false})).json(201);

@@ -16,7 +16,7 @@ use api::{Missing, Volume, VolumeHealth};
 use serde::{Deserialize, Serialize};
 use store::SpacePolicy;
 
-use super::{compression, copies, kind, map, naa, shown, split_brain, verification, when_full};
+use super::{clone_of, compression, copies, kind, map, naa, shown, split_brain, verification, when_full};
 use crate::http::peers::{self, PeerQuery};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -239,6 +239,7 @@ fn seen(status: &CopiesStatus, maps: Maps, told: PeerReport, names: &BTreeMap<u1
         checksums,
         compression_ratio_percent,
         created: shape.created,
+        clone_of: clone_of(status),
         naa: id.map(naa).unwrap_or_default(),
         maps: maps.into_iter().map(map).collect(),
         problem,

@@ -19,10 +19,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ::node::control::{ControlError, VolumeStatus};
+use ::node::member::{ClonedFrom, CopiesStatus};
 use ::node::{Control, VolumeId};
 use api::{
-    ClusterNode, ClusterRecord, Compression, List, Missing, Volume, VolumeHealth, VolumeKind, VolumeMap,
-    WhenFull,
+    CloneOf, ClusterNode, ClusterRecord, Compression, List, Missing, Volume, VolumeHealth, VolumeKind,
+    VolumeMap, WhenFull,
 };
 use terms::loss::{Cluster, losses};
 use terms::same_names::same_names;
@@ -176,6 +177,7 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         checksums,
         compression_ratio_percent: info.in_logs.ratio().map(|ratio| (ratio * 100.0).round() as u64),
         created: info.created,
+        clone_of: copies.as_ref().and_then(clone_of),
         naa: naa(info.id),
         maps: maps.into_iter().map(map).collect(),
         serving: copies.as_ref().map_or(problem.is_none(), |copies| copies.serving),
@@ -202,6 +204,12 @@ same_names! {
     fn asked_kind(VolumeKind) -> store::VolumeKind { Thick, Ram, Log }
     fn compression(store::Compression) -> Compression { Lz4, Off }
     fn asked_compression(Compression) -> store::Compression { Lz4, Off }
+}
+
+/// What a volume is a clone of.
+fn clone_of(copies: &CopiesStatus) -> Option<CloneOf> {
+    let ClonedFrom { id, volume, snapshot } = copies.clone_of.clone()?;
+    Some(CloneOf { volume, volume_id: id, snapshot })
 }
 
 /// A volume as another node has returned it, adapted to a node without a copy.

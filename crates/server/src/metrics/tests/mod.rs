@@ -142,6 +142,7 @@ fn degraded() -> Snapshot {
         restoring: None,
         restored: None,
         snapshots_above: None,
+        clone_of: None,
     };
     let sync = CopySync {
         total_bytes: 3000,
@@ -162,6 +163,7 @@ fn degraded() -> Snapshot {
         policy: None,
         verification: VerificationEntry::default(),
         verify_every: None,
+        clone_of: None,
         fork: Some(ForkShown { node: 1, since: 9, state: ForkState::Alone }),
     };
     let traffic = Traffic { writes_sent: 1, writes_received: 2, sync_sent: 3, sync_received: 4 };

@@ -10,6 +10,7 @@ use crate::attach::access::{HostGroup, Target};
 use crate::control::{
     ApiToken, HOSTS, NEXT_NODE, NEXT_NUMBER, PREFERRED, SET_UP, TARGETS, TOKENS, USERS, User,
 };
+use crate::copies::clone::{NEW_CLONES, NewClones};
 use crate::copies::entry::{
     DELETED, DeletedVolume, LINK_ROLES, LinkRoles, MAINTENANCE, NODES, NodeEntry, POOL_MARKS, PoolMarkEntry,
     VOLUME_NAMES, VOLUMES, VolumeEntry,
@@ -61,6 +62,7 @@ const OTHERS: &[Kind] = &[
     kind::<PoolMarkEntry>(POOL_MARKS),
     kind::<u32>(NEXT_NUMBER),
     kind::<String>(VOLUME_NAMES),
+    kind::<NewClones>(NEW_CLONES),
     kind::<VoidEntry>(VOID_FORKS),
     kind::<u32>(LAST_SNAPSHOT),
     kind::<DeletedSnapshot>(DELETED_SNAPSHOTS),
