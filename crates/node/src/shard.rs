@@ -379,13 +379,13 @@ impl Shard {
         self.taken.borrow_mut().try_remove(entry)
     }
 
-    /// Holds snapshots of this core's slices until [`Shard::let_go`] is called with this number.
+    /// Holds snapshots of this core's slices until [`Shard::drop_held`] is called with this number.
     pub fn keep_held(&self, number: u64, held: Vec<HeldSnapshot>) {
         self.held.borrow_mut().insert(number, held);
     }
 
     /// Lets snapshots go that are held under this number.
-    pub fn let_go(&self, number: u64) {
+    pub fn drop_held(&self, number: u64) {
         let held = self.held.borrow_mut().remove(&number);
         drop(held);
     }

@@ -11,8 +11,8 @@ pub const NEW_CLONES: &str = "new-clones/";
 
 /// How many clones one change of the record creates. Each takes two of its preconditions and writes.
 pub const CLONES_AT_ONCE: usize = 32;
-const _: () = assert!(2 * CLONES_AT_ONCE + 1 <= cluster::limits::PRECONDITIONS_MAX);
-const _: () = assert!(2 * CLONES_AT_ONCE + 1 <= cluster::limits::WRITES_MAX);
+const _: () = assert!(2 * CLONES_AT_ONCE < cluster::limits::PRECONDITIONS_MAX);
+const _: () = assert!(2 * CLONES_AT_ONCE < cluster::limits::WRITES_MAX);
 
 /// A snapshot of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

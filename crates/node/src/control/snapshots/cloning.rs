@@ -598,7 +598,7 @@ async fn hold_on_core(of: CloneOf, number: u64, until: Instant) -> Result<usize,
 
 /// Lets a snapshot go that this node has held.
 async fn let_go(number: u64) {
-    on_all_cores(move || async move { Shard::current().let_go(number) }).await;
+    on_all_cores(move || async move { Shard::current().drop_held(number) }).await;
 }
 
 #[cfg(test)]
