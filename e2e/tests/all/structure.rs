@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("link", &["base", "rt", "replica"]),
     ("https", &[]),
     ("export", &["base"]),
+    ("nbd", &[]),
     ("cluster", &["base", "rt", "https"]),
     ("store", &["base", "rt"]),
     ("node", &["base", "rt", "proto", "replica", "link", "cluster", "store"]),
