@@ -27,7 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("api", &["https"]),
     ("terms", &["api"]),
     ("server", &["base", "rt", "store", "node", "api", "terms"]),
-    ("cli", &["base", "export", "node", "api", "terms"]),
+    ("cli", &["base", "https", "export", "nbd", "node", "api", "terms"]),
     ("tools", &["base", "rt", "initiator", "bench", "api", "terms", "cli"]),
     ("ursa", &["api", "terms", "server", "cli", "tools"]),
     ("sim", &["base", "rt", "proto", "replica", "cluster", "store", "node", "initiator"]),
