@@ -31,7 +31,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tools", &["base", "rt", "initiator", "bench", "api", "terms", "cli"]),
     ("ursa", &["api", "terms", "server", "cli", "tools"]),
     ("sim", &["base", "rt", "proto", "replica", "cluster", "store", "node", "initiator"]),
-    ("fuzzing", &["base", "export", "proto", "replica", "link", "cluster", "store", "node", "initiator"]),
+    (
+        "fuzzing",
+        &["base", "export", "nbd", "proto", "replica", "link", "cluster", "store", "node", "initiator"],
+    ),
     ("mutants", &[]),
     ("e2e", &["base", "rt", "proto", "store", "node", "initiator", "api"]),
 ];
