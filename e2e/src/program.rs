@@ -110,6 +110,7 @@ fn package_of(program: &str) -> &str {
         "qemu-img" | "qemu-io" => "qemu-utils qemu-block-extra",
         "qemu-system-x86_64" => "qemu-system-x86",
         "mkfs.ext4" | "e2fsck" => "e2fsprogs",
+        "nbdcopy" | "nbdinfo" => "libnbd-bin",
         "losetup" | "mount" | "umount" => "mount",
         "tgtd" | "tgtadm" => "tgt",
         "strip" => "binutils",

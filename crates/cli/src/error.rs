@@ -7,7 +7,7 @@ use api::ClientError;
 use terms::exit::Outcome;
 
 use super::snapshot::hooks::HookFailure;
-use super::snapshot::{ExportError, ImportError};
+use super::snapshot::{ExportError, ImportError, ServeError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +61,8 @@ pub enum CliError {
     Export(#[from] ExportError),
     #[error(transparent)]
     Import(#[from] ImportError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
     #[error("both snapshots must be of the same volume, not of {0:?} and {1:?}")]
     DiffOfVolumes(String, String),
     #[error("no snapshot was taken: the command before it {0}")]
@@ -98,6 +100,7 @@ impl Outcome for CliError {
             CliError::Client(ClientError::Address { .. } | ClientError::Unknown { .. }) => 2,
             CliError::Export(error) => error.code(),
             CliError::Import(error) => error.code(),
+            CliError::Serve(error) => error.code(),
             CliError::Trust(_) | CliError::Unconfirmed(_) => 2,
             CliError::CopiesOnNodes(..)
             | CliError::DiffWithNow(_)

@@ -18,6 +18,7 @@ pub mod log_formats;
 pub mod login;
 pub mod lost_blocks;
 pub mod lu_state;
+pub mod nbd_client;
 pub mod node_record;
 pub mod pool_formats;
 pub mod replica_wire;

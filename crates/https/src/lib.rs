@@ -2,6 +2,9 @@
 //! provider and roots could not be chosen without bringing in TLS 1.2. Neither of the crates that need this,
 //! `api` (calls to a node) and `cluster` (calls to a site's etcd), is above the other, so it is a crate below
 //! both.
+//!
+//! Servers of the command line, which speak other protocols, use the same certificates and the same TLS
+//! ([`server`]).
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -12,7 +15,10 @@ use rustls::client::WantsClientCert;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, ConfigBuilder, RootCertStore, StreamOwned, WantsVerifier};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    ClientConfig, ClientConnection, ConfigBuilder, RootCertStore, ServerConfig, StreamOwned, WantsVerifier,
+};
 use thiserror::Error;
 // ureq may change these parts without a new major version; the lock file pins the version that we have.
 use ureq::unversioned::transport::{
@@ -44,7 +50,7 @@ impl AuthoritiesError {
     }
 }
 
-/// Why the client's own certificate cannot be used.
+/// Why one's own certificate cannot be used.
 #[derive(Debug, Error)]
 pub enum IdentityError {
     /// The file of the certificates or of the key cannot be read, or is not PEM.
@@ -107,6 +113,32 @@ pub fn with_identity(
     certificate: &Path,
     key: &Path,
 ) -> Result<ClientConfig, IdentityError> {
+    let (chain, secret) = identity(certificate, key)?;
+    client.with_client_auth_cert(chain, secret).map_err(unfit(certificate, key))
+}
+
+/// A server that presents the certificate in one file, with its chain, and proves its identity with the key
+/// in the other. It serves only clients with a certificate that one of these authorities has signed
+/// ([`authorities`]).
+///
+/// # Panics
+/// If there are no authorities.
+pub fn server(certificate: &Path, key: &Path, clients: RootCertStore) -> Result<ServerConfig, IdentityError> {
+    let (chain, secret) = identity(certificate, key)?;
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), provider()).build();
+    ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("the provider knows TLS 1.3")
+        .with_client_cert_verifier(clients.expect("there are authorities"))
+        .with_single_cert(chain, secret)
+        .map_err(unfit(certificate, key))
+}
+
+/// A certificate with its chain, and its key, in PEM.
+fn identity(
+    certificate: &Path,
+    key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), IdentityError> {
     let unread = |file: &Path| {
         let file = file.to_owned();
         move |error| IdentityError::File(file, error)
@@ -116,12 +148,12 @@ pub fn with_identity(
     if chain.is_empty() {
         return Err(IdentityError::Empty(certificate.to_owned()));
     }
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(unread(key))?;
-    client.with_client_auth_cert(chain, secret).map_err(|source| IdentityError::Unfit {
-        certificate: certificate.to_owned(),
-        key: key.to_owned(),
-        source,
-    })
+    Ok((chain, PrivateKeyDer::from_pem_file(key).map_err(unread(key))?))
+}
+
+fn unfit(certificate: &Path, key: &Path) -> impl FnOnce(rustls::Error) -> IdentityError {
+    let (certificate, key) = (certificate.to_owned(), key.to_owned());
+    move |source| IdentityError::Unfit { certificate, key, source }
 }
 
 /// Uses TLS on a connection whose URL requires it.

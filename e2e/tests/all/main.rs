@@ -26,6 +26,7 @@ mod isolation;
 mod language;
 mod links;
 mod multipath;
+mod nbd;
 mod out_of_range;
 mod power;
 mod qemu;

@@ -122,7 +122,7 @@ fn volumes_are_restored_in_place_and_survive_kills() {
 }
 
 /// The numbers that the host's blocks have in an image of the volume.
-fn numbers(image: &Path) -> Vec<u64> {
+pub fn numbers(image: &Path) -> Vec<u64> {
     let image = fs::read(image).expect("the image can be read");
     assert_eq!(image.len(), 64 << 20, "it has the size of the volume");
     let number = |block: u64| {

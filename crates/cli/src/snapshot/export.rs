@@ -208,7 +208,11 @@ fn is_same(one: &Header, other: &Header) -> bool {
 }
 
 /// What the export is to have.
-fn wanted(client: &Client, at: &VolumeAt, since: Option<&VolumeAt>) -> Result<Header, ExportError> {
+pub(super) fn wanted(
+    client: &Client,
+    at: &VolumeAt,
+    since: Option<&VolumeAt>,
+) -> Result<Header, ExportError> {
     if let Some(since) = since.filter(|since| since.volume != at.volume) {
         return Err(ExportError::OtherVolume(since.volume.clone(), at.volume.clone()));
     }

@@ -9,6 +9,7 @@ pub(super) mod hooks;
 mod import;
 mod labels;
 mod schedule;
+mod serve;
 
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub use self::export::ExportError;
 use self::import::Import;
 pub use self::import::ImportError;
 use self::labels::parse_label;
+use self::serve::Serve;
+pub use self::serve::ServeError;
 use super::confirm::Confirm;
 use super::error::CliError;
 use super::output::Output;
@@ -81,6 +84,12 @@ pub enum Command {
     /// checked before anything is changed. To import into a volume, attach it (`ursa attach`), and name the
     /// file or device.
     Import(Import),
+    /// Serve a snapshot over NBD, read-only, for qemu-img, nbdcopy and backup programs
+    ///
+    /// It runs until Ctrl-C or SIGTERM. Clients learn where the volume has data (base:allocation), and with
+    /// --since what has changed since an earlier snapshot (qemu:dirty-bitmap:SNAPSHOT), so that they copy
+    /// nothing else. While the node does not answer, reads wait for up to two minutes.
+    Serve(Serve),
     /// Restore volumes to a snapshot, all at one point in time
     ///
     /// It takes the same time at any size. What the volumes are now is kept as a snapshot, unless it is
@@ -159,6 +168,7 @@ impl Command {
             Command::Diff { from, to } => diff::run(client, output, from, to),
             Command::Export(export) => export.run(client, output),
             Command::Import(import) => import.run(output),
+            Command::Serve(serve) => serve.run(client, output),
             Command::Restore { snapshot, volumes, discard, force, confirm } => {
                 let what = format!("Restore volumes to snapshot {snapshot}");
                 let restore = SnapshotRestore { volumes, discard, force };

@@ -49,6 +49,7 @@ targets! {
     login(fuzzing::login::Input) from none;
     lost_blocks(&[u8]) from lost_lists;
     lu_state(&[u8]) from unit_states;
+    nbd_client((bool, &[u8])) from nbd_clients;
     node_record((u8, u16, &[u8])) from node_records;
     pool_formats((bool, &[u8])) from pools;
     replica_wire((u16, &[u8])) from copy_messages;

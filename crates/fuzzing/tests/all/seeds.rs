@@ -138,6 +138,40 @@ pub fn exports() -> Vec<Vec<u8>> {
     vec![stream(None), stream(Some(snapshot("a", 1)))]
 }
 
+/// A client that asks for everything, then reads and asks about ranges; one that begins TLS first; and one
+/// that only names an export.
+pub fn nbd_clients() -> Vec<Vec<u8>> {
+    let option = |code: u32, data: &[u8]| {
+        [&b"IHAVEOPT"[..], &code.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data].concat()
+    };
+    let request = |flags: u16, kind: u16, offset: u64, len: u32| {
+        let (flags, kind) = (flags.to_be_bytes(), kind.to_be_bytes());
+        [&b"\x25\x60\x95\x13"[..], &flags, &kind, &[7; 8], &offset.to_be_bytes(), &len.to_be_bytes()].concat()
+    };
+    let contexts = b"\0\0\0\0\0\0\0\x02\0\0\0\x0fbase:allocation\0\0\0\x13qemu:dirty-bitmap:a";
+    let options = [
+        option(3, b""),
+        option(8, b""),
+        option(9, b"\0\0\0\x04db@b\0\0\0\x01\0\0\0\x05qemu:"),
+        option(10, contexts),
+        option(6, b"\0\0\0\x04db@b\0\x02\0\x01\0\x03"),
+        option(7, b"\0\0\0\0\0\0"),
+    ];
+    let requests = [
+        request(0, 0, 4096, 70_000),
+        request(4, 0, 0, 65_536),
+        request(0, 7, 100, 1 << 20),
+        request(8, 7, 0, 4096),
+        [request(0, 1, 0, 8), vec![1; 8]].concat(),
+        request(0, 2, 0, 0),
+    ];
+    let all = [options.concat(), requests.concat()].concat();
+    let named = [option(1, b"db@b"), request(0, 0, 0, 20_000)].concat();
+    [(0, all.clone()), (1, [option(5, b""), all].concat()), (0, named)]
+        .map(|(tls, bytes)| [&[tls, 0, 0, 0, 3][..], &bytes].concat())
+        .into()
+}
+
 /// A record, with an older one and with a newer one.
 pub fn node_records() -> Vec<Vec<u8>> {
     let (header, payload) = node::fuzzing::seed();
