@@ -10,14 +10,8 @@ const NO_RESTORE = 'not yet: `ursa snapshot restore` does it (docs/use/snapshots
 
 const NO_EXPIRY = 'not yet: `ursa snapshot change` does it (docs/use/snapshots.md)'
 const NO_DIFF = 'not yet: `ursa snapshot diff` does it (docs/use/snapshots.md)'
-const NO_SCHEDULES = 'not yet: `ursa snapshot schedule` does it (docs/use/snapshots.md)'
 
 const NOT_IN_THE_CONSOLE: Record<string, string> = {
-  change_snapshot_schedule: NO_SCHEDULES,
-  create_snapshot_schedule: NO_SCHEDULES,
-  delete_snapshot_schedule: NO_SCHEDULES,
-  list_snapshot_schedules: NO_SCHEDULES,
-  show_snapshot_schedule: NO_SCHEDULES,
   convert_volume: 'few volumes ever change their kind, and what that means is explained where the command is (docs/use/pools.md)',
   leave_cluster: 'for a node that is no longer in its cluster, on that machine (docs/use/console.md)',
   force_new_cluster: 'for the only survivor of a disaster, on that machine (docs/use/console.md)',
@@ -30,6 +24,7 @@ const NOT_IN_THE_CONSOLE: Record<string, string> = {
   show_job: 'it is in the list of jobs',
   show_live: 'it uses the stream',
   show_pool: 'it is in the list of pools',
+  show_snapshot_schedule: 'it is in the list of schedules',
   show_target: 'it is in the list of targets',
   stream_events: 'it polls every two seconds',
 }
@@ -115,14 +110,6 @@ const NOT_SHOWN: Record<string, string> = {
   'HistorySeries unit': 'each chart knows its unit',
   'Pool extent': 'nodes round to it',
   'SnapshotDiff ranges': NO_DIFF,
-  'Snapshot schedule': NO_SCHEDULES,
-  'SnapshotSchedule daily': NO_SCHEDULES,
-  'SnapshotSchedule keep': NO_SCHEDULES,
-  'SnapshotSchedule last_snapshot': NO_SCHEDULES,
-  'SnapshotSchedule last_success': NO_SCHEDULES,
-  'SnapshotSchedule missed_since': NO_SCHEDULES,
-  'SnapshotSchedule monthly': NO_SCHEDULES,
-  'SnapshotSchedule weekly': NO_SCHEDULES,
   'Volume checksums': SELDOM_CHOSEN,
   'Volume compression': SELDOM_CHOSEN,
   'Volume compression_ratio_percent': '`ursa volume list` shows it',

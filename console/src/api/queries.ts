@@ -131,6 +131,14 @@ export const useSnapshot = (snapshot: string) =>
     refetchInterval: SOON,
   })
 
+/** Schedules of snapshots, by name. */
+export const useSchedules = () =>
+  useQuery({
+    queryKey: ['snapshot-schedules'],
+    queryFn: async () => (await data(api.GET('/v1/snapshot-schedules'))).items,
+    refetchInterval: SOON * 2,
+  })
+
 export const useTargets = () =>
   useQuery({
     queryKey: ['targets'],

@@ -12,6 +12,7 @@ import { Jobs } from './Jobs'
 import { Nodes } from './Nodes'
 import { Overview } from './Overview'
 import { Pools } from './Pools'
+import { Schedules } from './Schedules'
 import { SnapshotScreen } from './Snapshot'
 import { Snapshots } from './Snapshots'
 import { Topology } from './Topology'
@@ -33,6 +34,8 @@ export function screenAt({ path }: Route): ReactNode {
       return <CreateVolume />
     case 'snapshots':
       return name === undefined ? <Snapshots /> : <SnapshotScreen key={name} name={name} />
+    case 'schedules':
+      return <Schedules />
     case 'topology':
       return <Topology />
     case 'nodes':

@@ -30,7 +30,7 @@ describe('findings', () => {
     expect(linkOf({ ...resync, code: 'resync-paused' })).toBe('#/jobs')
     expect(linkOf(finding('read-failed', { kind: 'disk', name: '/dev/sdb' }))).toBe('#/pools')
     expect(linkOf(finding('change-stuck', { kind: 'change', name: 'deleting volume' }))).toBe('#/jobs')
-    expect(linkOf(finding('snapshot-schedule-missed', { kind: 'schedule', name: 'hourly' }))).toBe('#/snapshots')
+    expect(linkOf(finding('snapshot-schedule-missed', { kind: 'schedule', name: 'hourly' }))).toBe('#/schedules')
     expect(linkOf(finding('snapshots-old', { kind: 'cluster' }))).toBe('#/snapshots')
   })
 })

@@ -42,7 +42,7 @@ export function linkOf({ code, subject: { kind, name } }: Finding): string {
     case 'change':
       return '#/jobs'
     case 'schedule':
-      return '#/snapshots'
+      return '#/schedules'
     case 'node':
     case 'address':
     case 'cluster':
