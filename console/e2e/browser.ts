@@ -19,7 +19,7 @@ const SETTLE_MS = 300
 const PASSWORD = 'a few plain words'
 
 /** Every screen, by path; `VOLUME` stands for a volume's name. */
-export const SCREENS = ['', 'volumes', 'volumes/VOLUME', 'volumes/VOLUME/copies', 'create', 'snapshots', 'topology', 'pools', 'hosts', 'nodes', 'jobs', 'events', 'users']
+export const SCREENS = ['', 'volumes', 'volumes/VOLUME', 'volumes/VOLUME/copies', 'create', 'snapshots', 'schedules', 'topology', 'pools', 'hosts', 'nodes', 'jobs', 'events', 'users']
 
 export const WIDTHS = [
   { name: 'light', scheme: 'light', width: 1280, height: 800 },

@@ -152,7 +152,7 @@ async function goesRound(back: string | RegExp) {
 }
 
 it('stays in dialogs, and returns when they close', async () => {
-  for (const [screen, name] of [['users', 'Create user'], ['users', 'Change your password'], ['users', 'Create token'], ['hosts', 'Create host group'], ['nodes', 'Add node'], ['nodes', 'Start maintenance'], ['pools', 'Create pool'], ['snapshots', 'Take snapshot'], ['volumes/mail', 'Grow']] as const) {
+  for (const [screen, name] of [['users', 'Create user'], ['users', 'Change your password'], ['users', 'Create token'], ['hosts', 'Create host group'], ['nodes', 'Add node'], ['nodes', 'Start maintenance'], ['pools', 'Create pool'], ['snapshots', 'Take snapshot'], ['schedules', 'Create schedule'], ['volumes/mail', 'Grow']] as const) {
     await go(`#/${screen}`)
     await tabTo(name)
     await goesRound(name)

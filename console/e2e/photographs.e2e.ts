@@ -74,8 +74,13 @@ const dialogues = (volume: string): Dialogue[] => [
   { name: 'compare', screen: `volumes/${volume}`, open: choose('More', 'Verify copies') },
   { name: 'delete', screen: `volumes/${volume}`, open: choose('More', 'Delete') },
   { name: 'take-snapshot', screen: 'snapshots', open: press('Take snapshot') },
-  { name: 'hold-snapshot', screen: 'snapshots', open: pressBeside('before-upgrade', 'Hold') },
-  { name: 'delete-snapshot', screen: 'snapshots', open: pressBeside('before-upgrade', 'Delete') },
+  { name: 'restore-snapshot', screen: 'snapshots', open: pressBeside('before-upgrade', 'Restore') },
+  { name: 'change-snapshot', screen: 'snapshots/before-upgrade', open: press('Change') },
+  { name: 'hold-snapshot', screen: 'snapshots/before-upgrade', open: press('Hold') },
+  { name: 'delete-snapshot', screen: 'snapshots/before-upgrade', open: press('Delete') },
+  { name: 'create-schedule', screen: 'schedules', open: press('Create schedule') },
+  { name: 'change-schedule', screen: 'schedules', open: pressBeside('hourly', 'Change') },
+  { name: 'delete-schedule', screen: 'schedules', open: pressBeside('hourly', 'Delete') },
   { name: 'invite', screen: 'nodes', open: press('Add node') },
   { name: 'maintain', screen: 'nodes', open: press('Start maintenance') },
   { name: 'add-address', screen: 'nodes', open: press('Add floating IP') },
@@ -144,8 +149,9 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     await ask('POST', '/v1/volumes', { name: 'scratch', size: 64 * MIB, kind: 'ram' })
     await ask('POST', '/v1/volumes', { name: 'archive', size: 128 * MIB, nodes: [2], map: false })
     await ask('POST', '/v1/volumes', { name: 'ledger', size: 64 * MIB, kind: 'log', nodes: [1, 2], map: false })
-    await ask('POST', '/v1/snapshots', { name: 'before-upgrade', volumes: ['ledger'] })
+    await ask('POST', '/v1/snapshots', { name: 'before-upgrade', volumes: ['ledger'], expires_after: 7 * 86_400, labels: { app: 'shop', ticket: '4711' } })
     await ask('POST', '/v1/snapshots', { name: 'nightly-copy-of-the-ledger-before-the-backup', volumes: ['ledger'] })
+    await ask('POST', '/v1/snapshot-schedules', { name: 'hourly', volumes: ['ledger'], every: 3600, keep: 24, daily: 7, weekly: 4 })
     await ask('POST', '/v1/floating-ips', { address: `${FLOATING}/8`, nodes: [1, 3] })
     await ask('POST', '/v1/users', { name: 'olga', role: 'operator', password: PASSWORD })
     await ask('POST', '/v1/users', { name: 'vera', role: 'viewer', password: PASSWORD })

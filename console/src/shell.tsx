@@ -34,6 +34,7 @@ const PLACES: Place[] = [
   { path: '', name: 'Overview', icon: 'overview' },
   { path: 'volumes', name: 'Volumes', icon: 'volumes' },
   { path: 'snapshots', name: 'Snapshots', icon: 'snapshots' },
+  { path: 'schedules', name: 'Schedules', icon: 'schedules' },
   { path: 'topology', name: 'Topology', icon: 'topology' },
   { path: 'pools', name: 'Pools and disks', icon: 'pools' },
   { path: 'hosts', name: 'Hosts and access', icon: 'hosts' },

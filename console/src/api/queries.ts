@@ -131,6 +131,35 @@ export const useSnapshot = (snapshot: string) =>
     refetchInterval: SOON,
   })
 
+/** Schedules of snapshots, by name. */
+export const useSchedules = () =>
+  useQuery({
+    queryKey: ['snapshot-schedules'],
+    queryFn: async () => (await data(api.GET('/v1/snapshot-schedules'))).items,
+    refetchInterval: SOON * 2,
+  })
+
+/**
+ * Whether a restore needs `force`: hosts that see the volumes are logged in, or a node does not say which
+ * are. `ids`: of the volumes; empty: all of the snapshot.
+ */
+export const useRestoreNeedsForce = (snapshot: string, ids: string[], enabled: boolean) =>
+  useQuery({
+    queryKey: ['restore-needs-force', snapshot, ids],
+    queryFn: async (): Promise<boolean> => {
+      try {
+        await data(api.POST('/v1/snapshots/{snapshot}/restore', { params: { path: { snapshot }, query: { dry_run: true } }, body: { volumes: ids } }))
+        return false
+      } catch (error) {
+        if (error instanceof Refusal && error.code === 'volumes_in_use') return true
+        throw error
+      }
+    },
+    enabled,
+    gcTime: 0,
+    refetchInterval: SOON * 2,
+  })
+
 export const useTargets = () =>
   useQuery({
     queryKey: ['targets'],

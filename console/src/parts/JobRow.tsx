@@ -1,14 +1,14 @@
 import { Box, Group, Progress, Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 import type { ClusterNode, Job } from '../api/types'
-import { link } from '../route'
-import { jobLine, jobWhy, jobWord } from '../words/job'
+import { jobLine, jobLink, jobWhy, jobWord } from '../words/job'
 import { useNow } from './clock'
 import { To } from './Problem'
 
 /** The progress of a job. `at`: when it was read, in milliseconds since 1970. */
 export function JobRow({ job, nodes, at, right }: { job: Job; nodes: ClusterNode[]; at: number; right?: ReactNode }) {
   const now = useNow()
+  const to = jobLink(job)
   const line = jobLine(job, (now - at) / 1000)
   const done = job.progress ?? undefined
   const why = [done !== undefined ? `${Math.round(100 * done)} % done.` : '', jobWhy(job, now / 1000)].filter(Boolean)
@@ -16,7 +16,7 @@ export function JobRow({ job, nodes, at, right }: { job: Job; nodes: ClusterNode
     <Box>
       <Group justify="space-between" gap="xs">
         <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
-          {job.kind === 'change' ? job.subject : <To href={job.kind === 'free_snapshots' ? '#/pools' : link('volumes', job.subject)}>{job.subject}</To>} {jobWord(job, nodes)}
+          {to === undefined ? job.subject : <To href={to}>{job.subject}</To>} {jobWord(job, nodes)}
         </Text>
         {(line !== '' || right !== undefined) && (
           <Group gap="sm">

@@ -1,9 +1,6 @@
 import { Stack, Text, Title } from '@mantine/core'
-import { useState } from 'react'
-import { api, data } from '../api/client'
 import { useEndedJobs, useJobs, useMissingJobs, useNodes } from '../api/queries'
 import type { ClusterNode, Job } from '../api/types'
-import { Ask, DeedButton, Said, useDoing } from '../parts/deed'
 import { EndedJobRow } from '../parts/EndedJobRow'
 import { JobRow } from '../parts/JobRow'
 import { MissingNote } from '../parts/MissingNote'
@@ -11,9 +8,9 @@ import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { SyncLimit } from '../parts/SyncLimit'
 import { VerifySchedule } from '../parts/VerifySchedule'
-import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
-import { cancelMeaning, jobWord, pauseMeaning } from '../words/job'
+import { FreeingPanel } from './Freeing'
+import { useJobActions } from './JobActions'
 
 /** Maximum number of jobs shown per kind. */
 const JOBS_MAX = 100
@@ -25,34 +22,13 @@ export function Jobs() {
   const ended = useEndedJobs()
   const missing = useMissingJobs()
   const nodes = useNodes().data ?? []
-  const [doomed, setDoomed] = useState<Job>()
-  const [stopping, setStopping] = useState<Job>()
+  const { buttons, dialogs } = useJobActions(nodes)
   const changes = (jobs.data ?? []).filter((job) => job.kind === 'change')
-  const copies = (jobs.data ?? []).filter((job) => job.kind !== 'change')
+  const copies = (jobs.data ?? []).filter((job) => job.kind !== 'change' && job.kind !== 'free_snapshots')
   const rows = (of: Job[]) => (
     <Stack gap="md">
       {of.slice(0, JOBS_MAX).map((job) => (
-        <JobRow
-          key={job.id}
-          job={job}
-          nodes={nodes}
-          at={jobs.dataUpdatedAt}
-          right={
-            <>
-              {job.can_be_paused && (
-                <DeedButton size="compact-sm" variant="default" onClick={() => setStopping(job)}>
-                  Pause
-                </DeedButton>
-              )}
-              {job.paused && <Resume job={job} />}
-              {job.can_be_cancelled && (
-                <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(job)}>
-                  Cancel
-                </DeedButton>
-              )}
-            </>
-          }
-        />
+        <JobRow key={job.id} job={job} nodes={nodes} at={jobs.dataUpdatedAt} right={buttons(job)} />
       ))}
       {of.length > JOBS_MAX && <Text size="sm" c="dimmed">{of.length - JOBS_MAX} more not shown.</Text>}
     </Stack>
@@ -73,41 +49,14 @@ export function Jobs() {
           rows(copies)
         )}
       </Panel>
+      <FreeingPanel />
       {nodes.length > 1 && <SyncLimit />}
       {nodes.length > 1 && <VerifySchedule />}
       <Panel title="Changes in progress" at={jobs.dataUpdatedAt} note="On all nodes. A change that waits for a disk continues when the disk responds, and does not block other changes.">
         {changes.length === 0 ? <Empty>No changes in progress.</Empty> : rows(changes)}
       </Panel>
       <EndedPanel nodes={nodes} ended={ended} />
-      {stopping && (
-        <Ask
-          opened
-          close={() => setStopping(undefined)}
-          title={`Pause: ${stopping.subject} ${jobWord(stopping, nodes)}`}
-          label="Pause job"
-          command={ursa('job', 'pause', stopping.id)}
-          act={() => data(api.POST('/v1/jobs/{id}/pause', { params: { path: { id: stopping.id } } }))}
-          done="Job paused."
-        >
-          <Said>{pauseMeaning(stopping)}</Said>
-        </Ask>
-      )}
-      {doomed && (
-        <Ask
-          opened
-          close={() => setDoomed(undefined)}
-          title={`Cancel job: ${doomed.subject} ${jobWord(doomed, nodes)}`}
-          label="Cancel job"
-          dismiss="Keep job"
-          danger
-          command={ursa('job', 'cancel', doomed.id)}
-          act={() => data(api.DELETE('/v1/jobs/{id}', { params: { path: { id: doomed.id } } }))}
-          done="Job cancelled."
-        >
-          <Said>{cancelMeaning(doomed)}</Said>
-          <Tried method="DELETE" path={`/v1/jobs/${encodeURIComponent(doomed.id)}`} failure="The job cannot be cancelled" />
-        </Ask>
-      )}
+      {dialogs}
     </Stack>
   )
 }
@@ -132,17 +81,5 @@ function EndedPanel({ nodes, ended }: { nodes: ClusterNode[]; ended: ReturnType<
         </Stack>
       )}
     </Panel>
-  )
-}
-
-function Resume({ job }: { job: Job }) {
-  const { busy, error, run } = useDoing()
-  return (
-    <>
-      <DeedButton size="compact-sm" loading={busy} onClick={() => void run(() => data(api.POST('/v1/jobs/{id}/resume', { params: { path: { id: job.id } } })), 'Job resumed.')}>
-        Resume
-      </DeedButton>
-      {error !== undefined && <ProblemAlert error={error} change="resumed" />}
-    </>
   )
 }

@@ -10,13 +10,13 @@ import { Ask, DeedButton, Said } from '../parts/deed'
 import { Icon } from '../parts/Icon'
 import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
-import { Empty, ProblemAlert } from '../parts/Problem'
+import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { COLOR, State } from '../parts/State'
 import { Tried } from '../parts/Tried'
 import { onNode, ursa } from '../words/command'
 import { type Wanted, diskChoices, diskLine } from '../words/disks'
-import { findingsOf, keyOf } from '../words/findings'
+import { findingsOf, keyOf, linkOf } from '../words/findings'
 import { elsewhere } from '../words/missing'
 import { isName, nameProblem } from '../words/names'
 import { nameOf } from '../words/nodes'
@@ -115,7 +115,7 @@ const MEANING: Record<Pool['state'], string> = {
 function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed: Deed) => void }) {
   const forbidden = useForbidden('change')
   const machines = useForbidden('administer')
-  const { setBack, readErrors, known } = findingsOf(pool, useFindings().data)
+  const { setBack, readErrors, snapshotSpace, known } = findingsOf(pool, useFindings().data)
   const works = pool.state === 'online'
   const closed = pool.state === 'unavailable' || pool.state === 'exported'
   const scrubbed = poolScrubWord(pool.scrub)
@@ -154,12 +154,14 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
           </Text>
         )}
         {pool.overcommit && <Text size="sm">Overcommitted: {lacking(pool.overcommit)}</Text>}
-        {[...(setBack ? [setBack] : []), ...readErrors].map((finding) => (
+        {[setBack, ...readErrors, snapshotSpace].filter((finding) => finding !== undefined).map((finding) => (
           <Group key={keyOf(finding)} gap="xs" wrap="nowrap" align="flex-start">
-            <Text c={COLOR.warning} pt={2}>
-              <Icon name="warning" size={15} />
+            <Text c={COLOR[finding.severity]} pt={2}>
+              <Icon name={finding.severity} size={15} />
             </Text>
-            <Text size="sm" style={{ overflowWrap: 'anywhere' }}>{finding.cause}</Text>
+            <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
+              {finding.cause}{finding === snapshotSpace && <> <To href={linkOf(finding)}>Show snapshots by what they free</To></>}
+            </Text>
           </Group>
         ))}
         {pool.total > 0 && (

@@ -1,14 +1,17 @@
 import { Group, SimpleGrid, Stack, Table, Text, Title } from '@mantine/core'
-import { useSnapshot } from '../api/queries'
+import { useSchedules, useSnapshot } from '../api/queries'
 import type { Snapshot } from '../api/types'
 import { Facts, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { go, link } from '../route'
+import { expiryWord, scheduleOf } from '../words/expiry'
+import { labelTexts, labelsOf } from '../words/labels'
 import { size } from '../words/size'
-import { copyOf, expiryWord, freesOfCopy, freesWord, labelsWord, pauseWord, snapshotState } from '../words/snapshot'
+import { copyOf, freesOfCopy, freesWord, pauseWord, snapshotState } from '../words/snapshot'
 import { SnapshotButtons } from './SnapshotActions'
+import { ChangesPanel } from './SnapshotChanges'
 import { SnapshotBadges } from './Snapshots'
 
 /** A snapshot by name or number: which copies have it. */
@@ -30,15 +33,12 @@ export function SnapshotScreen({ name }: { name: string }) {
             {one && <SnapshotBadges snapshot={one} />}
           </Group>
         </div>
-        {one && (
-          <Group gap="xs">
-            <SnapshotButtons snapshot={one} gone={() => go('#/snapshots')} />
-          </Group>
-        )}
+        {one && <SnapshotButtons snapshot={one} gone={() => go('#/snapshots')} />}
       </Group>
       {snapshot.error && <ProblemAlert error={snapshot.error} what={one ? 'The figures below are out of date' : 'The snapshot cannot be shown'} />}
       {one && <FactsPanel snapshot={one} at={snapshot.dataUpdatedAt} />}
       {one && <CopiesPanel snapshot={one} at={snapshot.dataUpdatedAt} />}
+      {one?.state === 'complete' && one.volumes.length > 0 && <ChangesPanel snapshot={one} />}
     </Stack>
   )
 }
@@ -59,12 +59,21 @@ function FactsPanel({ snapshot, at }: { snapshot: Snapshot; at: number }) {
           of={[
             ['Number', snapshot.number],
             ['Deletion frees', freesWord(snapshot.volumes) ?? '–'],
-            ['Labels', labelsWord(snapshot)],
+            ['Labels', labelTexts(labelsOf(snapshot)).join(', ') || '–'],
+            ['Schedule', <ScheduleOf key="schedule" snapshot={snapshot} />],
           ]}
         />
       </SimpleGrid>
     </Panel>
   )
+}
+
+/** The schedule that has taken it. */
+function ScheduleOf({ snapshot }: { snapshot: Snapshot }) {
+  const schedules = useSchedules().data
+  if (!snapshot.schedule) return '–'
+  if (schedules && !scheduleOf(snapshot, schedules)) return `${snapshot.schedule} (deleted: it does not delete the snapshot any more)`
+  return <To href="#/schedules">{snapshot.schedule}</To>
 }
 
 function CopiesPanel({ snapshot, at }: { snapshot: Snapshot; at: number }) {

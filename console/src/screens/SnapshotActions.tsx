@@ -1,92 +1,91 @@
-import { Alert, MultiSelect, Text, TextInput } from '@mantine/core'
+import { Group, Menu } from '@mantine/core'
 import { useState } from 'react'
+import { useForbidden } from '../api/access'
 import { api, data } from '../api/client'
-import { useSnapshots, useVolumes } from '../api/queries'
-import type { Snapshot, SnapshotCreate } from '../api/types'
+import type { Snapshot } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
-import { Paste } from '../parts/Paste'
 import { Tried } from '../parts/Tried'
-import { go } from '../route'
 import { ursa } from '../words/command'
+import { releaseMeaning } from '../words/expiry'
 import { listed } from '../words/missing'
-import { NAME_HINT } from '../words/names'
 import { plural } from '../words/size'
-import { VOLUMES_MAX, busyBecause, confirmation, keptBecause, nameAt, newNameProblem, numberOf, snapshotLink, volumesWord, withoutSnapshots } from '../words/snapshot'
+import { busyBecause, confirmation, keptBecause, numberOf, volumesWord } from '../words/snapshot'
+import { ChangeSnapshots } from './ChangeSnapshots'
+import { RestoreSnapshot } from './RestoreSnapshot'
 
-/** Maximum number of volumes to choose from at once; typing finds the others. */
-const CHOICES_MAX = 100
+type Open = 'restore' | 'change' | 'hold' | 'delete'
 
-/** Takes a snapshot, and then shows it. `volume`: the ID of the volume that is chosen first. */
-export function TakeSnapshot({ volume, close }: { volume?: string; close: () => void }) {
-  const volumes = useVolumes().data ?? []
-  const known = useSnapshots().data ?? []
-  const [name, setName] = useState('')
-  const [ids, setIds] = useState(volume === undefined ? [] : [volume])
-  const chosen = ids.map((id) => volumes.find((one) => one.id === id)).filter((one) => one !== undefined)
-  const names = chosen.map((one) => one.name)
-  const { thick, ram } = withoutSnapshots(chosen)
-  const wrong = newNameProblem(name, known)
+/** The dialogs of one snapshot. `gone` is called when it has been deleted. */
+function Dialogs({ snapshot, open, close, gone }: { snapshot: Snapshot; open: Open | undefined; close: () => void; gone?: () => void }) {
+  switch (open) {
+    case undefined:
+      return null
+    case 'restore':
+      return <RestoreSnapshot snapshot={snapshot} close={close} />
+    case 'change':
+      return <ChangeSnapshots snapshots={[snapshot]} close={close} />
+    case 'hold':
+      return <HoldSnapshot snapshot={snapshot} close={close} />
+    case 'delete':
+      return <DeleteSnapshots snapshots={[snapshot]} close={close} gone={gone} />
+  }
+}
+
+/** The buttons of one snapshot, for its own screen. */
+export function SnapshotButtons({ snapshot, gone }: { snapshot: Snapshot; gone?: () => void }) {
+  const [open, setOpen] = useState<Open>()
+  const busy = busyBecause(snapshot)
   return (
-    <Ask
-      opened
-      close={close}
-      title="Take snapshot"
-      label="Take"
-      ready={chosen.length > 0 && thick.length === 0 && ram.length === 0 && wrong === undefined}
-      command={ursa('snapshot', 'create', names.join() || 'VOLUME', ...(name ? ['--name', name] : []))}
-      act={async () => {
-        const wanted: SnapshotCreate = { volumes: chosen.map((one) => one.id), name: name || nameAt(Date.now()) }
-        go(snapshotLink(await data(api.POST('/v1/snapshots', { body: wanted }))))
-      }}
-      done="Snapshot taken."
-    >
-      <Said>Keeps what the volumes hold at one point in time, on all copies in sync. Hosts wait meanwhile: for 500 ms at most, or the snapshot is not taken. What it holds is as after a power cut of the hosts; for a clean file system, freeze it first.</Said>
-      <TextInput label="Name" description={`Empty: the time. ${NAME_HINT}`} placeholder={nameAt(Date.now())} value={name} onChange={(event) => setName(event.currentTarget.value)} error={wrong} data-autofocus />
-      <MultiSelect
-        label="Volumes"
-        description="All at the same instant, for example a database and its log"
-        data={volumes.map((one) => ({ value: one.id, label: one.kind === 'log' ? one.name : `${one.name} (${one.kind})` }))}
-        value={ids}
-        onChange={setIds}
-        limit={CHOICES_MAX}
-        maxValues={VOLUMES_MAX}
-        nothingFoundMessage="No volume matches"
-        searchable
-        openOnFocus={false}
-        hidePickedOptions
-      />
-      {thick.length > 0 && (
-        <Alert color="yellow" title={`${listed(thick)}: only log volumes have snapshots`}>
-          <Text size="sm" mb="xs">Convert {thick.length === 1 ? 'this thick volume' : 'these thick volumes'} first. Hosts can use a volume meanwhile; its pool needs space for both kinds until a copy has been converted. “Jobs” shows the progress.</Text>
-          <Paste text={thick.map((one) => ursa('volume', 'convert', one, '--kind', 'log')).join('\n')} label="To convert" />
-        </Alert>
-      )}
-      {ram.length > 0 && <Alert color="yellow" title={`${listed(ram)}: RAM volumes cannot have snapshots`}>Only log volumes have snapshots, and a RAM volume cannot be converted.</Alert>}
-    </Ask>
+    <Group gap="xs">
+      <DeedButton because={busy} onClick={() => setOpen('restore')}>
+        Restore
+      </DeedButton>
+      <DeedButton variant="default" because={busy} onClick={() => setOpen('change')}>
+        Change
+      </DeedButton>
+      <DeedButton variant="default" because={busy} onClick={() => setOpen('hold')}>
+        {snapshot.held ? 'Release' : 'Hold'}
+      </DeedButton>
+      <DeedButton variant="default" because={keptBecause(snapshot)} onClick={() => setOpen('delete')}>
+        Delete
+      </DeedButton>
+      <Dialogs snapshot={snapshot} open={open} close={() => setOpen(undefined)} gone={gone} />
+    </Group>
   )
 }
 
-/** The buttons of one snapshot. `gone` is called when it has been deleted. */
-export function SnapshotButtons({ snapshot, size, gone }: { snapshot: Snapshot; size?: 'compact-sm'; gone?: () => void }) {
-  const [open, setOpen] = useState<'hold' | 'delete'>()
-  const close = () => setOpen(undefined)
+/** The same for a row of a list: all but the first are in a menu. */
+export function SnapshotMenu({ snapshot }: { snapshot: Snapshot }) {
+  const [open, setOpen] = useState<Open>()
+  const forbidden = useForbidden('change')
+  const busy = busyBecause(snapshot)
+  const kept = keptBecause(snapshot)
   return (
-    <>
-      <DeedButton size={size} variant="default" because={busyBecause(snapshot)} onClick={() => setOpen('hold')}>
-        {snapshot.held ? 'Release' : 'Hold'}
+    <Group gap={6} justify="flex-end" wrap="nowrap">
+      <DeedButton size="compact-sm" variant="default" because={busy} onClick={() => setOpen('restore')}>
+        Restore
       </DeedButton>
-      <DeedButton size={size} variant="default" because={keptBecause(snapshot)} onClick={() => setOpen('delete')}>
-        Delete
-      </DeedButton>
-      {open === 'hold' && <HoldSnapshot snapshot={snapshot} close={close} />}
-      {open === 'delete' && <DeleteSnapshots snapshots={[snapshot]} close={close} gone={gone} />}
-    </>
+      <Menu position="bottom-end" disabled={forbidden !== undefined || busy !== undefined}>
+        <Menu.Target>
+          <DeedButton size="compact-sm" variant="default" because={busy}>
+            More
+          </DeedButton>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Item onClick={() => setOpen('change')}>Change</Menu.Item>
+          <Menu.Item onClick={() => setOpen('hold')}>{snapshot.held ? 'Release' : 'Hold'}</Menu.Item>
+          <Menu.Item color="red" title={kept} disabled={kept !== undefined} onClick={() => setOpen('delete')}>Delete</Menu.Item>
+        </Menu.Dropdown>
+      </Menu>
+      <Dialogs snapshot={snapshot} open={open} close={() => setOpen(undefined)} />
+    </Group>
   )
 }
 
 function HoldSnapshot({ snapshot, close }: { snapshot: Snapshot; close: () => void }) {
   // As it was when the dialog opened: the list follows the change before the dialog is closed.
-  const [{ name, held }] = useState(snapshot)
+  const [first] = useState(snapshot)
+  const { name, held } = first
   return (
     <Ask
       opened
@@ -94,10 +93,10 @@ function HoldSnapshot({ snapshot, close }: { snapshot: Snapshot; close: () => vo
       title={held ? `Release ${name}` : `Put ${name} on hold`}
       label={held ? 'Release snapshot' : 'Put on hold'}
       command={ursa('snapshot', held ? 'release' : 'hold', name)}
-      act={() => data(api.PATCH('/v1/snapshots/{snapshot}', { params: { path: { snapshot: numberOf(snapshot) } }, body: { held: !held } }))}
+      act={() => data(api.PATCH('/v1/snapshots/{snapshot}', { params: { path: { snapshot: numberOf(first) } }, body: { held: !held } }))}
       done={held ? `Snapshot ${name} is released.` : `Snapshot ${name} is on hold: it cannot be deleted.`}
     >
-      <Said>{held ? 'It can be deleted again.' : 'It cannot be deleted until it is released.'}</Said>
+      <Said>{held ? releaseMeaning(first, Date.now() / 1000) : 'It cannot be deleted until it is released, and is not deleted when it expires.'}</Said>
     </Ask>
   )
 }

@@ -1,43 +1,59 @@
-import { Checkbox, Group, Stack, Table, Text, TextInput, Title } from '@mantine/core'
+import { Alert, Checkbox, Group, MultiSelect, SegmentedControl, Stack, Table, Text, TextInput, Title } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
 import { useState } from 'react'
 import { useForbidden } from '../api/access'
-import { useMissingSnapshots, useSnapshots } from '../api/queries'
-import type { Snapshot } from '../api/types'
+import { useFindings, useMissingSnapshots, useSchedules, useSnapshots } from '../api/queries'
+import type { Finding, Snapshot } from '../api/types'
 import { Age } from '../parts/Age'
+import { useNow } from '../parts/clock'
 import { DeedButton } from '../parts/deed'
+import { Icon } from '../parts/Icon'
 import { MissingNote } from '../parts/MissingNote'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
-import { State } from '../parts/State'
+import { COLOR, State } from '../parts/State'
 import { link } from '../route'
+import { expiresIn } from '../words/expiry'
+import { keyOf, linkOf, toneOf } from '../words/findings'
+import { labelChoices, labelTexts, labelsOf } from '../words/labels'
 import { moment } from '../words/size'
 import { copiesWord, freesWord, keptBecause, pauseWord, snapshotLink, snapshotState } from '../words/snapshot'
-import { DeleteSnapshots, SnapshotButtons, TakeSnapshot } from './SnapshotActions'
+import { type Order, type Which, aboutSnapshots, filterOf, filtered } from '../words/snapshotlist'
+import { ChangeSnapshots } from './ChangeSnapshots'
+import { FreeingPanel } from './Freeing'
+import { DeleteSnapshots, SnapshotMenu } from './SnapshotActions'
+import { TakeSnapshot } from './TakeSnapshot'
 
 /** Maximum number of rows; the filter finds the others. */
 const ROWS_MAX = 200
 /** Maximum number of volumes named in a row; the snapshot's own screen names all. */
 const VOLUMES_SHOWN = 3
 
-export function Snapshots() {
+/** `query`: the filter at first. */
+export function Snapshots({ query }: { query: URLSearchParams }) {
   const snapshots = useSnapshots()
+  const schedules = useSchedules().data ?? []
+  const findings = useFindings().data ?? []
   const missing = useMissingSnapshots()
   const forbidden = useForbidden('change')
-  const [typed, setTyped] = useState('')
-  const [text] = useDebouncedValue(typed, 120)
+  const now = useNow() / 1000
+  const [filter, setFilter] = useState(() => filterOf(query))
+  const [text] = useDebouncedValue(filter.text, 120)
   const [chosen, setChosen] = useState<ReadonlySet<number>>(new Set())
   const [taking, setTaking] = useState(false)
   const [doomed, setDoomed] = useState<Snapshot[]>()
+  const [expiring, setExpiring] = useState<Snapshot[]>()
   const all = snapshots.data
-  const wanted = text.trim().toLowerCase()
-  const found = (all ?? []).filter((one) => [one.name, String(one.number), ...one.volumes.map((of) => of.volume)].some((field) => field.toLowerCase().includes(wanted))).reverse()
+  const labels = labelChoices(all ?? [])
+  const found = filtered(all ?? [], { ...filter, text }, schedules, now)
   const shown = found.slice(0, ROWS_MAX)
   const deletable = shown.filter((one) => keptBecause(one) === undefined)
   // Only what is on the screen: nobody deletes what the filter hides.
   const marked = deletable.filter((one) => chosen.has(one.number))
   const choose = (numbers: number[], on: boolean) =>
     setChosen((before) => new Set(on ? [...before, ...numbers] : [...before].filter((number) => !numbers.includes(number))))
+  const because = marked.length === 0 ? 'Select snapshots first.' : undefined
+  const count = marked.length > 0 ? ` (${marked.length})` : ''
   return (
     <Stack gap="md">
       <Group justify="space-between">
@@ -48,6 +64,8 @@ export function Snapshots() {
       </Group>
       {snapshots.error && <ProblemAlert error={snapshots.error} what="The snapshots cannot be listed" />}
       <MissingNote what="Snapshot details" missing={missing} />
+      {aboutSnapshots(findings).map((finding) => <FindingNote key={keyOf(finding)} finding={finding} />)}
+      <FreeingPanel />
       {!all ? (
         !snapshots.error && <Empty>Loading…</Empty>
       ) : all.length === 0 ? (
@@ -55,7 +73,29 @@ export function Snapshots() {
       ) : (
         <>
           <Group gap="sm">
-            <TextInput placeholder="Name, volume" aria-label="Filter" value={typed} onChange={(event) => setTyped(event.currentTarget.value)} style={{ flex: '1 1 240px', maxWidth: 420 }} />
+            <TextInput placeholder="Name, volume, label, schedule" aria-label="Filter" value={filter.text} onChange={(event) => setFilter({ ...filter, text: event.currentTarget.value })} style={{ flex: '1 1 240px', maxWidth: 420 }} />
+            {labels.length > 0 && <MultiSelect aria-label="With labels" placeholder={filter.labels.length === 0 ? 'With any labels' : undefined} data={labels} value={filter.labels} onChange={(labels) => setFilter({ ...filter, labels })} searchable clearable miw={170} />}
+            <SegmentedControl
+              aria-label="Which snapshots"
+              value={filter.which}
+              onChange={(which) => setFilter({ ...filter, which: which as Which })}
+              data={[
+                { value: 'all', label: `All ${all.length}` },
+                { value: 'old', label: 'Old, never expire' },
+                { value: 'held', label: 'On hold' },
+              ]}
+            />
+            <SegmentedControl
+              aria-label="Sort order"
+              value={filter.order}
+              onChange={(order) => setFilter({ ...filter, order: order as Order })}
+              data={[
+                { value: 'newest', label: 'Newest first' },
+                { value: 'frees', label: 'By what they free' },
+              ]}
+            />
+          </Group>
+          <Group gap="sm">
             <Checkbox
               label="Select all"
               title={forbidden}
@@ -64,8 +104,11 @@ export function Snapshots() {
               indeterminate={marked.length > 0 && marked.length < deletable.length}
               onChange={(event) => choose(deletable.map((one) => one.number), event.currentTarget.checked)}
             />
-            <DeedButton variant="default" because={marked.length === 0 ? 'Select snapshots first.' : undefined} onClick={() => setDoomed(marked)}>
-              {marked.length > 0 ? `Delete selected (${marked.length})` : 'Delete selected'}
+            <DeedButton variant="default" because={because} onClick={() => setExpiring(marked)}>
+              {`Set expiry of selected${count}`}
+            </DeedButton>
+            <DeedButton variant="default" because={because} onClick={() => setDoomed(marked)}>
+              {`Delete selected${count}`}
             </DeedButton>
             <Age at={snapshots.dataUpdatedAt} live />
           </Group>
@@ -82,8 +125,21 @@ export function Snapshots() {
         </>
       )}
       {taking && <TakeSnapshot close={() => setTaking(false)} />}
+      {expiring && <ChangeSnapshots snapshots={expiring} close={() => setExpiring(undefined)} />}
       {doomed && <DeleteSnapshots snapshots={doomed} close={() => setDoomed(undefined)} />}
     </Stack>
+  )
+}
+
+function FindingNote({ finding }: { finding: Finding }) {
+  const tone = toneOf(finding)
+  return (
+    <Alert color={COLOR[tone]} icon={<Icon name={tone} />} title={finding.cause}>
+      <Text size="sm">
+        {finding.action && `${finding.action}. `}
+        <To href={linkOf(finding)}>Show them</To>
+      </Text>
+    </Alert>
   )
 }
 
@@ -94,8 +150,11 @@ function Row({ snapshot, marked, mark, forbidden }: { snapshot: Snapshot; marked
       <Table.Td>
         <Checkbox aria-label={`Select ${snapshot.name}`} title={because} disabled={because !== undefined} checked={marked} onChange={(event) => mark(event.currentTarget.checked)} />
       </Table.Td>
-      <Table.Td fw={600} style={{ overflowWrap: 'anywhere' }}>
-        <To href={snapshotLink(snapshot)}>{snapshot.name}</To>
+      <Table.Td style={{ overflowWrap: 'anywhere' }}>
+        <Text span inherit fw={600}>
+          <To href={snapshotLink(snapshot)}>{snapshot.name}</To>
+        </Text>
+        <SnapshotNote snapshot={snapshot} />
       </Table.Td>
       <Table.Td>
         <SnapshotBadges snapshot={snapshot} />
@@ -110,12 +169,17 @@ function Row({ snapshot, marked, mark, forbidden }: { snapshot: Snapshot; marked
       <Table.Td ta="right" style={{ whiteSpace: 'nowrap' }}>{freesWord(snapshot.volumes) ?? '–'}</Table.Td>
       <Table.Td ta="right" style={{ whiteSpace: 'nowrap' }}>{pauseWord(snapshot)}</Table.Td>
       <Table.Td>
-        <Group gap={6} justify="flex-end" wrap="nowrap">
-          <SnapshotButtons snapshot={snapshot} size="compact-sm" />
-        </Group>
+        <SnapshotMenu snapshot={snapshot} />
       </Table.Td>
     </Table.Tr>
   )
+}
+
+/** Its labels, its schedule and when it expires, if it has any of these. */
+export function SnapshotNote({ snapshot }: { snapshot: Snapshot }) {
+  const now = useNow() / 1000
+  const parts = [...labelTexts(labelsOf(snapshot)), snapshot.schedule ? `by schedule ${snapshot.schedule}` : undefined, expiresIn(snapshot, now)].filter(Boolean)
+  return parts.length === 0 ? null : <Text size="xs" c="dimmed">{parts.join(', ')}</Text>
 }
 
 /** Its state, and whether it is on hold. */

@@ -1,21 +1,27 @@
-import { Group, Text, Timeline } from '@mantine/core'
+import { Button, Group, Text, Timeline } from '@mantine/core'
 import { useState } from 'react'
-import { useMissingSnapshots, useSnapshots } from '../api/queries'
+import { useMissingSnapshots, useSchedules, useSnapshots } from '../api/queries'
 import type { Volume } from '../api/types'
 import { Age } from '../parts/Age'
+import { useNow } from '../parts/clock'
 import { DeedButton } from '../parts/deed'
 import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
+import { State } from '../parts/State'
 import { ursa } from '../words/command'
+import { nextWord, scheduleState } from '../words/schedule'
 import { moment, plural } from '../words/size'
 import { copiesWord, freesWord, snapshotLink } from '../words/snapshot'
-import { TakeSnapshot } from './SnapshotActions'
-import { SnapshotBadges } from './Snapshots'
+import { CreateSchedule } from './ScheduleForm'
+import { SnapshotMenu } from './SnapshotActions'
+import { SnapshotBadges, SnapshotNote } from './Snapshots'
+import { TakeSnapshot } from './TakeSnapshot'
 
-/** Maximum number of snapshots shown here; the Snapshots screen has more. */
-const SNAPSHOTS_MAX = 8
+/** Number of snapshots shown here at first, and how many more each time. */
+const SNAPSHOTS_SHOWN = 8
+const MORE = 50
 
 /** The snapshots of a volume as a time line, or why it has none. */
 export function SnapshotsPanel({ volume }: { volume: Volume }) {
@@ -39,8 +45,11 @@ export function SnapshotsPanel({ volume }: { volume: Volume }) {
 
 function TimelinePanel({ volume }: { volume: Volume }) {
   const snapshots = useSnapshots(volume.id)
+  const schedules = (useSchedules().data ?? []).filter((one) => one.volumes.includes(volume.name))
   const missing = useMissingSnapshots(volume.id)
-  const [taking, setTaking] = useState(false)
+  const now = useNow() / 1000
+  const [open, setOpen] = useState<'take' | 'schedule'>()
+  const [count, setCount] = useState(SNAPSHOTS_SHOWN)
   const all = [...(snapshots.data ?? [])].reverse()
   return (
     <Panel
@@ -49,8 +58,11 @@ function TimelinePanel({ volume }: { volume: Volume }) {
       note="Newest first. “Deletion frees” counts this volume only."
       right={
         <>
-          <To href="#/snapshots" small>All</To>
-          <DeedButton size="compact-sm" variant="default" onClick={() => setTaking(true)}>
+          <To href={`#/snapshots?find=${encodeURIComponent(volume.name)}`} small>All</To>
+          <DeedButton size="compact-sm" variant="default" onClick={() => setOpen('schedule')}>
+            Create schedule
+          </DeedButton>
+          <DeedButton size="compact-sm" variant="default" onClick={() => setOpen('take')}>
             Take snapshot
           </DeedButton>
         </>
@@ -61,11 +73,34 @@ function TimelinePanel({ volume }: { volume: Volume }) {
         <ProblemAlert error={snapshots.error} what="The snapshots cannot be listed" />
       ) : !snapshots.data ? (
         <Empty>Loading…</Empty>
-      ) : all.length === 0 ? (
+      ) : all.length === 0 && schedules.length === 0 ? (
         <Empty>No snapshots of this volume.</Empty>
       ) : (
         <Timeline bulletSize={14} lineWidth={2}>
-          {all.slice(0, SNAPSHOTS_MAX).map((one) => {
+          {schedules.map((one) => {
+            const { tone, word, why } = scheduleState(one)
+            return (
+              <Timeline.Item
+                key={one.name}
+                lineVariant="dashed"
+                title={
+                  <Group gap="xs">
+                    <Text span inherit>
+                      Next by schedule <To href="#/schedules">{one.name}</To>
+                    </Text>
+                    <State tone={tone} title={why}>
+                      {word}
+                    </State>
+                  </Group>
+                }
+              >
+                <Text size="sm">
+                  {one.next != null && moment(one.next)} <Text span size="xs" c="dimmed">{nextWord(one, now)}</Text>
+                </Text>
+              </Timeline.Item>
+            )
+          })}
+          {all.slice(0, count).map((one) => {
             const own = one.volumes.filter((of) => of.volume_id === volume.id)
             const frees = freesWord(own)
             const others = one.volumes.length - own.length
@@ -73,15 +108,19 @@ function TimelinePanel({ volume }: { volume: Volume }) {
               <Timeline.Item
                 key={one.number}
                 title={
-                  <Group gap="xs">
-                    <To href={snapshotLink(one)}>{one.name}</To>
-                    <SnapshotBadges snapshot={one} />
+                  <Group gap="xs" justify="space-between">
+                    <Group gap="xs">
+                      <To href={snapshotLink(one)}>{one.name}</To>
+                      <SnapshotBadges snapshot={one} />
+                    </Group>
+                    <SnapshotMenu snapshot={one} />
                   </Group>
                 }
               >
                 <Text size="sm">
                   {moment(one.created)} <Age at={one.created * 1000} />
                 </Text>
+                <SnapshotNote snapshot={one} />
                 <Text size="sm" c="dimmed">
                   {copiesWord(own)} copies have it.{frees && ` Deletion frees ${frees}.`}{others > 0 && ` With ${plural(others, 'other volume')}.`}
                 </Text>
@@ -90,8 +129,13 @@ function TimelinePanel({ volume }: { volume: Volume }) {
           })}
         </Timeline>
       )}
-      {all.length > SNAPSHOTS_MAX && <Text size="sm" c="dimmed">and {all.length - SNAPSHOTS_MAX} earlier ones.</Text>}
-      {taking && <TakeSnapshot volume={volume.id} close={() => setTaking(false)} />}
+      {all.length > count && (
+        <Button variant="subtle" size="compact-sm" mt="xs" onClick={() => setCount(count + MORE)}>
+          {`Show ${Math.min(MORE, all.length - count)} of ${all.length - count} earlier ones`}
+        </Button>
+      )}
+      {open === 'take' && <TakeSnapshot volume={volume.id} close={() => setOpen(undefined)} />}
+      {open === 'schedule' && <CreateSchedule volume={volume.id} close={() => setOpen(undefined)} />}
     </Panel>
   )
 }

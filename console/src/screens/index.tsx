@@ -12,6 +12,7 @@ import { Jobs } from './Jobs'
 import { Nodes } from './Nodes'
 import { Overview } from './Overview'
 import { Pools } from './Pools'
+import { Schedules } from './Schedules'
 import { SnapshotScreen } from './Snapshot'
 import { Snapshots } from './Snapshots'
 import { Topology } from './Topology'
@@ -19,7 +20,7 @@ import { Users } from './Users'
 import { VolumeScreen } from './Volume'
 import { Volumes } from './Volumes'
 
-export function screenAt({ path }: Route): ReactNode {
+export function screenAt({ path, query }: Route): ReactNode {
   const [place, name, part] = path
   switch (place) {
     case undefined:
@@ -32,7 +33,9 @@ export function screenAt({ path }: Route): ReactNode {
     case 'create':
       return <CreateVolume />
     case 'snapshots':
-      return name === undefined ? <Snapshots /> : <SnapshotScreen key={name} name={name} />
+      return name === undefined ? <Snapshots key={query.toString()} query={query} /> : <SnapshotScreen key={name} name={name} />
+    case 'schedules':
+      return <Schedules />
     case 'topology':
       return <Topology />
     case 'nodes':

@@ -30,8 +30,9 @@ describe('findings', () => {
     expect(linkOf({ ...resync, code: 'resync-paused' })).toBe('#/jobs')
     expect(linkOf(finding('read-failed', { kind: 'disk', name: '/dev/sdb' }))).toBe('#/pools')
     expect(linkOf(finding('change-stuck', { kind: 'change', name: 'deleting volume' }))).toBe('#/jobs')
-    expect(linkOf(finding('snapshot-schedule-missed', { kind: 'schedule', name: 'hourly' }))).toBe('#/snapshots')
-    expect(linkOf(finding('snapshots-old', { kind: 'cluster' }))).toBe('#/snapshots')
+    expect(linkOf(finding('snapshot-schedule-missed', { kind: 'schedule', name: 'hourly' }))).toBe('#/schedules')
+    expect(linkOf(finding('snapshots-old', { kind: 'cluster' }))).toBe('#/snapshots?show=old')
+    expect(linkOf(finding('snapshot-space', { kind: 'pool', name: 'default', node: 1 }))).toBe('#/snapshots?sort=frees')
   })
 })
 
@@ -47,6 +48,8 @@ it('knows which findings concern a pool', () => {
   const readFailed = (name: string, node: number) => finding('read-failed', { kind: 'disk', name, node })
   const found = [setBack('fast', 1), setBack('slow', 2), setBack('fast', 2), readFailed('/dev/sdb', 1), readFailed('/dev/sdc', 2), finding('disk-failed', { kind: 'disk', name: '/dev/sdb', node: 2 })]
   expect(findingsOf(one, found)).toEqual({ setBack: found[2], readErrors: [found[4]], known: true })
+  const snapshots = finding('snapshot-space', { kind: 'pool', name: 'fast', node: 2 })
+  expect(findingsOf(one, [finding('snapshot-space', { kind: 'pool', name: 'fast', node: 1 }), snapshots]).snapshotSpace).toBe(snapshots)
   expect(findingsOf(one, undefined)).toEqual({ setBack: undefined, readErrors: [], known: false })
   expect(findingsOf(one, [finding('node-silent', { kind: 'node', name: 'n2', node: 2 })]).known).toBe(false)
 })

@@ -31,6 +31,9 @@ export const problemsIn = (found: Finding[]): number => found.filter((finding) =
 
 /** Where the console shows details. */
 export function linkOf({ code, subject: { kind, name } }: Finding): string {
+  // To where one acts, with those in front that matter.
+  if (code === 'snapshots-old') return '#/snapshots?show=old'
+  if (code === 'snapshot-space') return '#/snapshots?sort=frees'
   switch (kind) {
     case 'volume':
     case 'copy':
@@ -42,11 +45,11 @@ export function linkOf({ code, subject: { kind, name } }: Finding): string {
     case 'change':
       return '#/jobs'
     case 'schedule':
-      return '#/snapshots'
+      return '#/schedules'
     case 'node':
     case 'address':
     case 'cluster':
-      return code === 'snapshots-old' ? '#/snapshots' : '#/nodes'
+      return '#/nodes'
   }
 }
 
@@ -67,6 +70,8 @@ export interface PoolFindings {
   setBack?: Finding
   /** Read errors that are not acknowledged, one finding per disk. */
   readErrors: Finding[]
+  /** Snapshots hold more than half of it. */
+  snapshotSpace?: Finding
   /** Whether its node reports; if not, there may be more findings. */
   known: boolean
 }
@@ -76,6 +81,7 @@ export function findingsOf(pool: Pool, found: Finding[] | undefined): PoolFindin
   const own = (found ?? []).filter(({ subject }) => subject.node === pool.node)
   return {
     setBack: own.find(({ code, subject }) => code === 'pool-set-back' && subject.name === pool.name),
+    snapshotSpace: own.find(({ code, subject }) => code === 'snapshot-space' && subject.name === pool.name),
     readErrors: own.filter(({ code, subject }) => code === 'read-failed' && pool.disks.some((disk) => disk.path === subject.name)),
     known: found !== undefined && !own.some(({ code }) => code === 'node-silent' || code === 'node-down' || code === 'node-cut-off'),
   }

@@ -1,6 +1,6 @@
-// Nodes, volumes and snapshots for tests.
+// Nodes, volumes, snapshots and schedules for tests.
 
-import type { ClusterNode, CopyState, Finding, Snapshot, SnapshotCopy, Volume } from '../api/types'
+import type { ClusterNode, CopyState, Finding, Snapshot, SnapshotCopy, SnapshotSchedule, Volume } from '../api/types'
 
 export function node(id: number, more: Partial<ClusterNode> = {}): ClusterNode {
   return {
@@ -64,4 +64,9 @@ export function snapshot(name: string, volumes: Record<string, Partial<SnapshotC
     volumes: Object.entries(volumes).map(([volume, copies]) => ({ volume, volume_id: `id-${volume}`, size: 2 ** 30, copies: copies.map(copy) })),
     ...more,
   }
+}
+
+/** An hourly schedule that was created before the snapshots above. */
+export function schedule(name: string, more: Partial<SnapshotSchedule> = {}): SnapshotSchedule {
+  return { name, volumes: ['db', 'logs'], every: 3600, keep: 24, daily: 7, weekly: 0, monthly: 0, paused: false, created: 1_700_000_000, snapshots: 0, ...more }
 }

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { Job } from '../api/types'
 import { node } from './fixtures'
-import { cancelMeaning, endLine, endState, endWhy, endWord, jobLine, jobWhy, jobWord, pauseMeaning } from './job'
+import { cancelMeaning, endLine, endState, endWhy, endWord, jobLine, jobLink, jobWhy, jobWord, pauseMeaning } from './job'
 import { elsewhere, missingLine } from './missing'
 
 const job = (more: Partial<Job> = {}): Job => ({ id: 'copy.1', kind: 'sync', subject: 'db', state: 'running', node: 2, can_be_cancelled: false, ...more })
@@ -64,6 +64,11 @@ it('says what it waits for', () => {
   expect(jobWhy(job({ cause, limited_by: 'cluster_limit' }), 100)).toBe('Cause: its node restarted; limited by the cluster’s resync limit.')
   expect(jobWhy(job({ cause, limited_by: 'hosts', waits_for: 'a link' }), 100)).toBe('Cause: its node restarted; waits for a link.')
   expect(jobWhy(job({ limited_by: 'paused', paused: { by: 'eva', since: 40 } }), 100)).toBe('paused by eva 1 min ago: this copy adds no redundancy until it is in sync.')
+})
+
+it('leads to what it is about', () => {
+  const of = (kind: Job['kind'], subject: string) => jobLink(job({ kind, subject }))
+  expect([of('sync', 'db'), of('free_snapshots', 'default'), of('change', 'deleting volume')]).toEqual(['#/volumes/db', '#/pools', undefined])
 })
 
 it('says what stays when it is cancelled', () => {

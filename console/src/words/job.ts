@@ -1,8 +1,15 @@
 // Running jobs, as text.
 
 import type { ClusterNode, Job } from '../api/types'
+import { link } from '../route'
 import { duration, rate, size } from './size'
 import { restraint, toGo } from './sync'
+
+/** The screen of what a job is about; undefined for a change, which names anything. */
+export function jobLink({ kind, subject }: Job): string | undefined {
+  if (kind === 'change') return undefined
+  return kind === 'free_snapshots' ? '#/pools' : link('volumes', subject)
+}
 
 /** What a job does, and on which nodes: `from n1 to n2: moving a copy`. */
 export function jobWord(job: Job, nodes: ClusterNode[]): string {

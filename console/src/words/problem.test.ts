@@ -18,6 +18,7 @@ describe('a refusal', () => {
 describe('a change without an answer', () => {
   it('continues if the node says so', () => {
     expect(headline({ code: 'unfinished', title: 'Gateway Timeout' }, { change: 'created' })).toEqual({ title: 'Still in progress', severity: 'working', link: '#/jobs' })
+    expect(headline({ code: 'restore_unfinished', title: 'Gateway Timeout' }, { change: 'done' })).toEqual({ title: 'Still in progress', severity: 'working' })
   })
 
   it.each(['node_unanswered', 'member_unanswered', 'core_silent', 'timeout', 'no_answer', 'cut_off', 'gateway'])('is not reported as not made: %s', (code) => {

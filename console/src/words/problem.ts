@@ -29,6 +29,8 @@ const NOT_KNOWN = new Set(['node_unanswered', 'member_unanswered', 'record_unans
 /** A change that timed out was not refused: it continues as a job, or its result is unknown. */
 export function headline({ code, title }: Pick<Problem, 'code' | 'title'>, { what, change }: Wanted = {}): Headline {
   if (code === 'unfinished') return { title: 'Still in progress', severity: 'working', link: '#/jobs' }
+  // Nodes complete it, without a job.
+  if (code === 'restore_unfinished') return { title: 'Still in progress', severity: 'working' }
   if (change !== undefined && NOT_KNOWN.has(code)) {
     return {
       title: `Result unknown: may have been ${change}`,

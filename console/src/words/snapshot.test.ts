@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { snapshot, volume } from './fixtures'
-import { confirmation, copiesWord, copyOf, expiryWord, freesOfCopy, freesWord, keptBecause, labelsWord, nameAt, newNameProblem, pauseWord, snapshotLink, snapshotState, withoutSnapshots } from './snapshot'
+import { confirmation, copiesWord, copyOf, freesBytes, freesOfCopy, freesWord, keptBecause, nameAt, newNameProblem, pauseWord, snapshotLink, snapshotState, withoutSnapshots } from './snapshot'
 
 const MIB = 2 ** 20
 
@@ -14,16 +14,6 @@ describe('a snapshot', () => {
     // While it is taken or deleted, copies need not have it.
     const passing = ['preparing', 'restoring', 'deleting'] as const
     expect(passing.map((state) => snapshotState(snapshot('s', { db: [{ state: 'missing' }] }, { state })).word)).toEqual([...passing])
-  })
-
-  it('says when it expires, and its labels', () => {
-    const expires = 1_795_348_984
-    const at = new Date(expires * 1000).toLocaleString()
-    const of = (more: Parameters<typeof snapshot>[2]) => snapshot('s', {}, more)
-    expect([expiryWord(of({})), labelsWord(of({}))]).toEqual(['never', '–'])
-    expect(expiryWord(of({ expires }))).toBe(at)
-    expect(expiryWord(of({ expires, held: true }))).toBe(`${at}, not while it is on hold`)
-    expect(labelsWord(of({ labels: { app: 'shop', ticket: '4711' } }))).toBe('app=shop, ticket=4711')
   })
 
   it('names how many copies have it, as the record says', () => {
@@ -40,6 +30,7 @@ describe('a snapshot', () => {
     expect(freesWord(of([{ frees: MIB, frees_is_exact: false }, { frees: 2 * MIB }]))).toBe('2MiB')
     expect(freesWord(of([{ frees: 0 }]))).toBe('0B')
     expect([freesWord(of([{ state: 'unknown' }])), freesWord(of([{ frees: null }])), freesWord([])]).toEqual([undefined, undefined, undefined])
+    expect([freesBytes(of([{ frees: MIB }, { frees: 3 * MIB }], [{ frees: MIB }])), freesBytes(of([{ frees: null }]))]).toEqual([4 * MIB, 0])
     const [[exact, part, unknown]] = [of([{ frees: MIB }, { frees: MIB, frees_is_exact: false }, {}])[0]!.copies]
     expect([exact!, part!, unknown!].map(freesOfCopy)).toEqual(['1MiB', 'up to 1MiB', '–'])
   })

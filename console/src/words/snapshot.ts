@@ -45,11 +45,16 @@ export function copiesWord(volumes: SnapshotVolume[]): string {
 
 /** What deleting it frees: for each volume in the pool in which it frees most; undefined if unknown. */
 export function freesWord(volumes: SnapshotVolume[]): string | undefined {
-  const known = volumes.map((of) => most(of.copies)).filter((copy) => copy !== undefined)
+  const known = knownFrees(volumes)
   if (known.length === 0) return undefined
-  const bytes = size(known.reduce((sum, copy) => sum + (copy.frees ?? 0), 0))
+  const bytes = size(freesBytes(volumes))
   return known.every((copy) => copy.frees_is_exact) ? bytes : `up to ${bytes}`
 }
+
+/** The same in bytes; 0 if unknown. */
+export const freesBytes = (volumes: SnapshotVolume[]) => knownFrees(volumes).reduce((sum, copy) => sum + (copy.frees ?? 0), 0)
+
+const knownFrees = (volumes: SnapshotVolume[]) => volumes.map((of) => most(of.copies)).filter((copy) => copy !== undefined)
 
 /** What deleting it frees in the pool of a copy. */
 export const freesOfCopy = (copy: SnapshotCopy) => (isKnown(copy) ? `${copy.frees_is_exact ? '' : 'up to '}${size(copy.frees ?? 0)}` : '–')
@@ -63,19 +68,6 @@ function most(copies: SnapshotCopy[]): SnapshotCopy | undefined {
 
 /** For how long hosts had to wait. */
 export const pauseWord = ({ pause_us }: Snapshot) => (pause_us ? latency(pause_us / 1e6) : '–')
-
-/** When it is deleted automatically. */
-export function expiryWord({ expires, held }: Snapshot): string {
-  if (expires == null) return 'never'
-  const at = new Date(expires * 1000).toLocaleString()
-  return held ? `${at}, not while it is on hold` : at
-}
-
-/** Its labels: `app=shop, ticket=4711`. */
-export function labelsWord({ labels }: Snapshot): string {
-  const all = Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`)
-  return all.length === 0 ? '–' : all.join(', ')
-}
 
 export const volumesWord = ({ volumes }: Snapshot) => volumes.map((of) => of.volume).join(', ')
 
