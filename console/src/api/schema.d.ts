@@ -1200,6 +1200,29 @@ export interface paths {
         patch: operations["change_snapshot"];
         trace?: never;
     };
+    "/v1/snapshots/{snapshot}/clones": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Creates clones of a snapshot: volumes that begin as what it has of a volume, and can be written.
+         * @description It takes no longer for a large volume, and no space but for what is written to the clones. Each copy of a
+         *     clone shares blocks with the copy of the other volume in the same pool, so clones get copies on the nodes
+         *     whose copies have the snapshot. As long as a clone shares blocks, the snapshot cannot be deleted. Clones
+         *     are not mapped.
+         */
+        post: operations["clone_snapshot"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/snapshots/{snapshot}/data": {
         parameters: {
             query?: never;
@@ -1827,6 +1850,7 @@ export interface components {
              *     it.
              */
             checksums?: boolean | null;
+            clone_of?: components["schemas"]["CloneOf"] | null;
             comparison?: components["schemas"]["Comparison"] | null;
             compression?: components["schemas"]["Compression"] | null;
             /**
@@ -2101,6 +2125,22 @@ export interface components {
             by: string;
             /** @description The policy. */
             policy: components["schemas"]["SplitBrainPolicy"];
+        };
+        /** @description The snapshot of which a volume is a clone. */
+        CloneOf: {
+            /** @description Name of the snapshot; the number by which pools know it if the cluster does not have it. */
+            snapshot: string;
+            /** @description Name of the other volume; its ID if the cluster does not have it. */
+            volume: string;
+            /** @description ID of the other volume. */
+            volume_id: string;
+        };
+        /** @description A clone that was created. */
+        ClonedVolume: {
+            /** @description Volume ID. */
+            id: string;
+            /** @description Volume name. */
+            name: string;
         };
         /** @description How the node listens for other nodes, so that they can join it. */
         ClusterInit: {
@@ -3720,6 +3760,7 @@ export interface components {
                  *     it.
                  */
                 checksums?: boolean | null;
+                clone_of?: components["schemas"]["CloneOf"] | null;
                 comparison?: components["schemas"]["Comparison"] | null;
                 compression?: components["schemas"]["Compression"] | null;
                 /**
@@ -4582,6 +4623,48 @@ export interface components {
             /** @description The keys of labels that it loses. */
             remove_labels?: string[];
         };
+        /** @description Clones of a snapshot to be created. */
+        SnapshotClone: {
+            /**
+             * Format: int32
+             * @description Number of copies, on nodes whose copies have the snapshot. If `copies` and `nodes` are both absent:
+             *     one on each of these nodes.
+             */
+            copies?: number | null;
+            /**
+             * Format: int32
+             * @description How many clones. Absent: one.
+             */
+            count?: number | null;
+            /**
+             * @description Name of the clone, as of any volume. With `count`, they are called `NAME-1`, `NAME-2`, ….
+             * @example test
+             */
+            name: string;
+            /** @description Numbers of the nodes that get a copy; not together with `copies`. Their copies must have the snapshot. */
+            nodes?: number[] | null;
+            /** @description The volume to clone, by name or ID. Absent: the only one that the snapshot has. */
+            volume?: string | null;
+        };
+        /** @description Clones that were created. */
+        SnapshotCloned: {
+            /** @description The clones. */
+            clones: components["schemas"]["ClonedVolume"][];
+            /** @description Name of the snapshot. */
+            snapshot: string;
+            /**
+             * Format: int64
+             * @description How long it took, in microseconds.
+             */
+            took_us: number;
+            /**
+             * Format: int64
+             * @description Bytes that their blocks take in the pool of the queried node. Absent: it has no copies of them.
+             */
+            used?: number | null;
+            /** @description Name of the volume that was cloned. */
+            volume: string;
+        };
         /** @description A copy of a volume, and whether it has a snapshot. */
         SnapshotCopy: {
             /**
@@ -5037,6 +5120,7 @@ export interface components {
              *     it.
              */
             checksums?: boolean | null;
+            clone_of?: components["schemas"]["CloneOf"] | null;
             comparison?: components["schemas"]["Comparison"] | null;
             compression?: components["schemas"]["Compression"] | null;
             /**
@@ -8873,7 +8957,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `snapshot_held`; `snapshot_preparing` */
+            /** @description `snapshot_held`; `snapshot_has_clones`; `snapshot_preparing` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8952,6 +9036,93 @@ export interface operations {
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
+        };
+    };
+    clone_snapshot: {
+        parameters: {
+            query?: {
+                /** @description Dry run: show what would be done, and change nothing. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Snapshot name or number */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnapshotClone"];
+            };
+        };
+        responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
+            /** @description The clones, which can be used */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotCloned"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `snapshot_not_found`; `volume_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `volume_exists`; `not_in_snapshot`; `not_cloned`: a copy cannot be cloned now; `no_copy_has_snapshot`; `too_few_nodes`: nodes with the snapshot are down; `node_unavailable`; `snapshot_preparing`; `clones_incomplete`: some were created; `forked` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            /** @description `name_invalid`, `field_invalid` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            /** @description `no_space`, `too_many_volumes`, `metadata_full`, `record_full` */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     read_snapshot: {
