@@ -34,9 +34,9 @@ const button = (name: string) => page.getByRole('button', { name, exact: true })
 const field = (name: string | RegExp) => page.locator('input').and(page.getByLabel(name))
 const said = (text: string | RegExp) => page.getByText(text).first().waitFor()
 
-/** An item of the “More” menu of a volume. */
+/** An item of the “More” menu of a volume. Its snapshots, further down, have menus of their own. */
 async function item(name: string) {
-  await button('More').click()
+  await button('More').first().click()
   await page.getByRole('menuitem', { name }).click()
 }
 

@@ -24,7 +24,7 @@ export function Panel({
         <Title order={2} size="h5">
           {title}
         </Title>
-        <Group gap="sm" wrap="nowrap">
+        <Group gap="sm">
           {right}
           {at !== undefined && <Age at={at} live />}
         </Group>

@@ -19,8 +19,8 @@ use super::tell;
 const REQUESTS_AT_ONCE: usize = 4;
 /// For how long a request is repeated while the node, or each copy, cannot be reached: a node may restart.
 const REPEATED_FOR: Duration = Duration::from_secs(120);
-/// For how long it is repeated while the volume or the snapshot is not found: a node that has just started may
-/// not have read the cluster's record yet.
+/// For how long it is repeated while the volume or the snapshot is not found: a node that has just started
+/// may not have read the cluster's record yet.
 const MISSING_FOR: Duration = Duration::from_secs(10);
 /// The pause between.
 const REPEATED_EVERY: Duration = Duration::from_secs(1);

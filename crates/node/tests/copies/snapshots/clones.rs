@@ -120,7 +120,8 @@ fn a_clone_begins_as_the_snapshot_on_all_copies_and_goes_its_own_way() {
         let cluster = Cluster::with_snapshot(seed, 2);
         let created = cluster.clone_first(1, spec(CLONE, None, Placement::Default)).unwrap();
         assert_eq!((created.snapshot.as_str(), created.volume.as_str()), ("first", NAME));
-        assert_eq!((created.clones[0].0.as_str(), created.used), (CLONE, Some(0)));
+        // Nothing but the extent of its dirty map.
+        assert_eq!((created.clones[0].0.as_str(), created.used), (CLONE, Some(1 << 20)));
         cluster.map_clone(0, CLONE);
         for index in 0..2 {
             assert_eq!(cluster.of_clone(index, BLOCKS), [1; 8], "through node {}", index + 1);
@@ -326,9 +327,10 @@ fn clones_of_a_lost_node_are_given_up() {
         reconciler.commit(transaction).await.unwrap();
         new
     });
+    // The node that has written them knows of them.
     let is_given_up = || {
         let key = new.key();
-        cluster.control(1, move |control| async move {
+        cluster.control(0, move |control| async move {
             control.reconciler().unwrap().get::<NewClones>(&key).is_none()
         })
     };
