@@ -216,7 +216,7 @@ impl<'a, T: Transport, S: Source> Answering<'a, T, S> {
                 continue;
             }
             if let Err(problem) = self.answer(&request) {
-                // If the client has left, that is no problem.
+                // Once the client has left, errors are expected.
                 if !self.is_over.swap(true, Ordering::Relaxed) {
                     *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
                 }

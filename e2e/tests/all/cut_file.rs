@@ -78,7 +78,7 @@ fn names_what_was_unreadable(node: &Node) {
     }
 }
 
-/// What a disk cannot read is no difference between copies: a copy out of sync is not compared.
+/// What a disk cannot read does not count as a difference: a copy out of sync is not compared.
 ///
 /// `node/tests/copies/verifying.rs` shows what a verify reports about the disk of a copy in sync.
 fn verify_compares_what_is_in_sync(node: &Node) {

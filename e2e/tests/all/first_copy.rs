@@ -49,13 +49,13 @@ pub fn written_after(number: u64, node: &Node, happens: impl FnOnce()) -> u64 {
         });
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             wait(WRITTEN_WITHIN, "the host writes", || {
-                assert!(!writer.is_finished(), "the host is told of no error");
+                assert!(!writer.is_finished(), "the host sees no error");
                 written.load(Ordering::Relaxed) > first
             });
             happens();
         }));
         ended.store(true, Ordering::Relaxed);
-        let last = writer.join().expect("the host is told of no error");
+        let last = writer.join().expect("the host sees no error");
         outcome.unwrap_or_else(|panic| resume_unwind(panic));
         last
     })

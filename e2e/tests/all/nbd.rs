@@ -15,10 +15,9 @@ use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::cluster::{TARGET, cluster_of_three, wait_until_in_sync};
 use crate::first_copy::written_while;
 use crate::set_back::{BLOCKS, put};
-use crate::snapshots::numbers;
+use crate::snapshots::{numbers, with_log_volume};
 
 /// For a program that reads all of a small volume, while a node may have to start.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -133,11 +132,7 @@ fn extents(map: &str, is_wanted: impl Fn(&Value) -> bool) -> Vec<(u64, u64)> {
 /// read what an export has, and learn what has changed.
 #[test]
 fn a_snapshot_is_read_over_nbd_while_a_host_writes() {
-    let mut nodes = cluster_of_three();
-    let create =
-        ["volume", "create", "demo", "--size", "64M", "--kind", "log", "--on", "1,2", "--target", TARGET];
-    nodes[0].ursa(&create).expect_ok();
-    wait_until_in_sync(&nodes[0], "demo");
+    let mut nodes = with_log_volume();
     let dir = tempfile::tempdir().expect("a directory can be made");
     let path = |name: &str| dir.path().join(name).to_str().expect("a text").to_owned();
     let (full, image, socket) = (path("full"), path("image"), path("socket"));

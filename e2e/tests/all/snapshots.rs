@@ -24,13 +24,19 @@ fn listed(node: &Node) -> Vec<(String, String)> {
     items.iter().map(|item| (text(&item["name"]), text(&item["state"]))).collect()
 }
 
-#[test]
-fn snapshots_are_taken_while_a_host_writes_and_survive_kills() {
-    let mut nodes = cluster_of_three();
+/// Three nodes, with a log volume on the first two.
+pub fn with_log_volume() -> [Node; 3] {
+    let nodes = cluster_of_three();
     let create =
         ["volume", "create", "demo", "--size", "64M", "--kind", "log", "--on", "1,2", "--target", TARGET];
     nodes[0].ursa(&create).expect_ok();
     wait_until_in_sync(&nodes[0], "demo");
+    nodes
+}
+
+#[test]
+fn snapshots_are_taken_while_a_host_writes_and_survive_kills() {
+    let mut nodes = with_log_volume();
     let (first, others) = nodes.split_at_mut(1);
     let last = written_while(&first[0], || {
         for (number, node) in [&others[1], &first[0], &others[0]].into_iter().enumerate() {
@@ -82,11 +88,7 @@ fn snapshots_are_taken_while_a_host_writes_and_survive_kills() {
 
 #[test]
 fn volumes_are_restored_in_place_and_survive_kills() {
-    let mut nodes = cluster_of_three();
-    let create =
-        ["volume", "create", "demo", "--size", "64M", "--kind", "log", "--on", "1,2", "--target", TARGET];
-    nodes[0].ursa(&create).expect_ok();
-    wait_until_in_sync(&nodes[0], "demo");
+    let mut nodes = with_log_volume();
     let before = written_while(&nodes[0], || ());
     nodes[0].ursa(&["snapshot", "create", "demo", "--name", "first"]).expect_ok();
     let after = written_after(before, &nodes[0], || {
@@ -136,11 +138,7 @@ pub fn numbers(image: &Path) -> Vec<u64> {
 /// becomes of them.
 #[test]
 fn snapshots_are_exported_and_imported_while_a_host_writes() {
-    let nodes = cluster_of_three();
-    let create =
-        ["volume", "create", "demo", "--size", "64M", "--kind", "log", "--on", "1,2", "--target", TARGET];
-    nodes[0].ursa(&create).expect_ok();
-    wait_until_in_sync(&nodes[0], "demo");
+    let nodes = with_log_volume();
     let dir = tempfile::tempdir().expect("a directory can be made");
     let path = |name: &str| dir.path().join(name).to_str().expect("a text").to_owned();
     let (full, later, whole) = (path("full"), path("later"), path("whole"));
@@ -206,11 +204,7 @@ fn numbers_in_clone(node: &Node) -> Vec<u64> {
 /// volume shows what is written to the other one, whatever is killed.
 #[test]
 fn clones_are_created_while_a_host_writes_and_survive_kills() {
-    let mut nodes = cluster_of_three();
-    let create =
-        ["volume", "create", "demo", "--size", "64M", "--kind", "log", "--on", "1,2", "--target", TARGET];
-    nodes[0].ursa(&create).expect_ok();
-    wait_until_in_sync(&nodes[0], "demo");
+    let mut nodes = with_log_volume();
     let last = written_while(&nodes[0], || {
         nodes[1].ursa(&["snapshot", "create", "demo", "--name", "first"]).expect_ok();
         let cloned = nodes[2].ursa_json(&["snapshot", "clone", "first", "--name", "test"]);

@@ -22,7 +22,7 @@ const MODE: u32 = 0o600;
 /// How many clients wait to be accepted.
 const BACKLOG: i32 = 16;
 /// After how long without a word a client is asked whether it still exists, how often, and how many times.
-/// An idle client is no problem, but one whose machine is gone takes the place of another one.
+/// An idle client may stay, but one whose machine is gone takes the place of another one.
 const ALIVE_AFTER: Duration = Duration::from_secs(60);
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 const ALIVE_COUNT: u32 = 4;

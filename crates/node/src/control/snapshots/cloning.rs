@@ -146,12 +146,11 @@ impl Control {
     /// [`ControlError::ClonesIncomplete`]: some were. If the record did not answer, they may have been.
     pub async fn create_clones(self: &Rc<Control>, spec: ClonesSpec) -> Result<ClonesCreated> {
         let began = rt::now();
-        let ClonesPlan { snapshot, .. } = self.plan_clones(&spec).await?;
+        let ClonesPlan { snapshot, names, .. } = self.plan_clones(&spec).await?;
         let work = Doing::CloneSnapshot.of(&snapshot.name);
         self.change_within(CLONES_DEADLINE, work, NOTHING, move |control, changing| async move {
-            let things: Vec<Thing> =
-                names(&spec.name, spec.count)?.into_iter().map(Thing::VolumeName).collect();
-            let _names = changing.hold(things).await?;
+            let names: Vec<Thing> = names.into_iter().map(Thing::VolumeName).collect();
+            let _names = changing.hold(names).await?;
             // Somebody may have taken a name meanwhile.
             let plan = control.plan_clones(&spec).await?;
             let reconciler = control.reconciler()?;

@@ -259,13 +259,7 @@ fn crash_while_cloning(seed: u64) {
         let is_open = matches!(created, Err(ControlError::Cluster(_) | ControlError::Unfinished(_)));
         told.set((!is_open).then_some(created.is_ok()));
     }));
-    cluster.world.run_for(Duration::from_micros(rng.below(40_000)));
-    let crashed = rng.below(2) as usize;
-    cluster.world.crash(cluster.servers[crashed]);
-    cluster.world.run_for(Duration::from_secs(rng.below(8)));
-    cluster.start(crashed);
-    cluster.wait_until_all_serve();
-    cluster.wait_until_in_sync(0, 2);
+    cluster.crash_one_within(&mut rng, Duration::from_millis(40));
     cluster.world.run_for(Duration::from_secs(60));
     let names = |index| {
         let names = cluster.control(index, |control| async move { control.volume_names().await });

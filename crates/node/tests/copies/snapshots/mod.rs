@@ -25,6 +25,18 @@ const OTHER: &str = "logs";
 const OTHER_LUN: Lun = Lun(1);
 
 impl Cluster {
+    /// Crashes one of the first two nodes within this time, and starts it again within 8 s. Waits until both
+    /// serve and are in sync.
+    fn crash_one_within(&self, rng: &mut Rng, within: Duration) {
+        self.world.run_for(Duration::from_micros(rng.below(within.as_micros() as u64)));
+        let crashed = rng.below(2) as usize;
+        self.world.crash(self.servers[crashed]);
+        self.world.run_for(Duration::from_secs(rng.below(8)));
+        self.start(crashed);
+        self.wait_until_all_serve();
+        self.wait_until_in_sync(0, 2);
+    }
+
     /// Two nodes, the first of which has the sole copy of a log volume.
     fn with_sole_log() -> Cluster {
         let cluster = Cluster::new(1, 2, 1);
@@ -310,13 +322,7 @@ fn crash_while_taking(seed: u64) {
         let spec = SnapshotSpec { name, volumes, ..SnapshotSpec::default() };
         told.set(Some(Control::current().create_snapshot(spec).await.is_ok()));
     }));
-    cluster.world.run_for(Duration::from_micros(rng.below(8_000)));
-    let crashed = rng.below(2) as usize;
-    cluster.world.crash(cluster.servers[crashed]);
-    cluster.world.run_for(Duration::from_secs(rng.below(8)));
-    cluster.start(crashed);
-    cluster.wait_until_all_serve();
-    cluster.wait_until_in_sync(0, 2);
+    cluster.crash_one_within(&mut rng, Duration::from_millis(8));
     cluster.world.run_for(Duration::from_secs(30));
     let known = cluster.snapshots(0);
     assert_eq!(known, cluster.snapshots(1));

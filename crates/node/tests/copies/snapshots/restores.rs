@@ -165,13 +165,7 @@ fn crash_while_restoring(seed: u64) {
         let is_open = matches!(restored, Err(ControlError::RestoreUnfinished(_) | ControlError::Cluster(_)));
         told.set((!is_open).then_some(restored.is_ok()));
     }));
-    cluster.world.run_for(Duration::from_micros(rng.below(40_000)));
-    let crashed = rng.below(2) as usize;
-    cluster.world.crash(cluster.servers[crashed]);
-    cluster.world.run_for(Duration::from_secs(rng.below(8)));
-    cluster.start(crashed);
-    cluster.wait_until_all_serve();
-    cluster.wait_until_in_sync(0, 2);
+    cluster.crash_one_within(&mut rng, Duration::from_millis(40));
     cluster.world.run_for(Duration::from_secs(30));
     let known = cluster.snapshots(0);
     assert_eq!(known, cluster.snapshots(1));

@@ -1,6 +1,6 @@
 //! Creating clones of a snapshot.
 
-use ::node::control::{ClonesCreated, ClonesPlan, ClonesSpec, Placement};
+use ::node::control::{ClonesCreated, ClonesPlan, ClonesSpec};
 use api::{ClonedVolume, DryRun, SnapshotClone, SnapshotCloned};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -10,6 +10,7 @@ use super::super::dry_run::{self, DryRunParam};
 use super::super::input::{Json, Parameters, Segments};
 use super::super::refusal::Refusal;
 use super::super::state::State;
+use super::super::volumes::creation::placement;
 
 /// Creates clones of a snapshot: volumes that begin as what it has of a volume, and can be written.
 ///
@@ -36,15 +37,7 @@ pub(in crate::http) async fn create(
     Parameters(DryRunParam { dry_run }): Parameters<DryRunParam>,
     Json(SnapshotClone { name, volume, count, copies, nodes }): Json<SnapshotClone>,
 ) -> Result<Response, Refusal> {
-    let copies = match (copies, nodes) {
-        (None, None) => Placement::Default,
-        (Some(count), None) => Placement::Count(count),
-        (None, Some(nodes)) => Placement::Nodes(nodes),
-        (Some(_), Some(_)) => {
-            let detail = "`copies` and `nodes` cannot be combined: give the number of copies, or the nodes that get one";
-            return Err(Refusal::invalid("copies", detail));
-        }
-    };
+    let copies = placement(copies, nodes)?;
     let spec = ClonesSpec { snapshot, volume, name, count, copies };
     if dry_run {
         let plan = state.call(move |control| async move { control.plan_clones(&spec).await }).await?;

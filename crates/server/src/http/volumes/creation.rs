@@ -161,7 +161,7 @@ pub(super) async fn with_candidates(state: &State, asked: &VolumeCreate, refusal
 
 /// Every node and pool as a candidate, with the rule by which it is not suitable, if any.
 pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Result<Vec<Candidate>, Refusal> {
-    placement(asked)?;
+    placement(asked.copies, asked.nodes.clone())?;
     let look = |control: Rc<Control>| async move { Ok((nodes(&control).await, control.number_and_name())) };
     let (nodes, here) = state.call(look).await?;
     let whose = if nodes.is_empty() { peers::QueriedNodes::This } else { peers::QueriedNodes::All };
@@ -194,7 +194,7 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     if new.checksums && !new.kind.is_durable() {
         return Err(Refusal::invalid("checksums", "only volumes on disks have checksums"));
     }
-    let copies = placement(&new)?;
+    let copies = Some(placement(new.copies, new.nodes)?);
     let map = if new.map {
         Some(MapSpec {
             target: new.target.unwrap_or_else(|| default_target(&new.name)),
@@ -231,11 +231,11 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
 ///
 /// # Errors
 /// Both `copies` and `nodes` are given.
-fn placement(asked: &VolumeCreate) -> Result<Option<Placement>, Refusal> {
-    match (asked.copies, &asked.nodes) {
-        (None, None) => Ok(Some(Placement::Default)),
-        (Some(count), None) => Ok(Some(Placement::Count(count))),
-        (None, Some(nodes)) => Ok(Some(Placement::Nodes(nodes.clone()))),
+pub(in crate::http) fn placement(copies: Option<u8>, nodes: Option<Vec<u16>>) -> Result<Placement, Refusal> {
+    match (copies, nodes) {
+        (None, None) => Ok(Placement::Default),
+        (Some(count), None) => Ok(Placement::Count(count)),
+        (None, Some(nodes)) => Ok(Placement::Nodes(nodes)),
         (Some(_), Some(_)) => {
             let detail = "`copies` and `nodes` cannot be combined: give the number of copies, or the nodes that get one";
             Err(Refusal::invalid("copies", detail))
